@@ -1,0 +1,50 @@
+"""The knob grammar: values, their spelling, and the map that schedules a region."""
+
+from emmy.schedule.knobs.grammar import FAMILIES, FAMILY_NAMES, GATES, STAGE_ALIASES, family_of, parse_value
+from emmy.schedule.knobs.map import KnobKey, KnobMap, Lane
+from emmy.schedule.knobs.values import (
+    OFF,
+    AtomTile,
+    Cooperative,
+    Fuse,
+    Gate,
+    KnobValue,
+    Off,
+    Raster,
+    RawKnob,
+    Reduce,
+    RowTile,
+    ScalarTile,
+    Split,
+    Stage,
+    WarpSpec,
+    is_fast_math_atom,
+)
+
+__all__ = [
+    "FAMILIES",
+    "FAMILY_NAMES",
+    "GATES",
+    "OFF",
+    "STAGE_ALIASES",
+    "AtomTile",
+    "Cooperative",
+    "Fuse",
+    "Gate",
+    "KnobKey",
+    "KnobMap",
+    "KnobValue",
+    "Lane",
+    "Off",
+    "Raster",
+    "RawKnob",
+    "Reduce",
+    "RowTile",
+    "ScalarTile",
+    "Split",
+    "Stage",
+    "WarpSpec",
+    "family_of",
+    "is_fast_math_atom",
+    "parse_value",
+]
