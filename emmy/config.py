@@ -182,6 +182,12 @@ def _value(variable: Variable, environ: Mapping[str, str]) -> Any:
         ) from None
 
 
+def debug_requested(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether EMMY_DEBUG is on; never raises, since error messages depend on it."""
+    environ = os.environ if environ is None else environ
+    return _FLAGS.get(environ.get("EMMY_DEBUG", "").strip().lower(), False)
+
+
 def unread_variables(environ: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
     """(name, nearest known name) of every EMMY_* variable that is not read but looks like one that is."""
     from difflib import get_close_matches
