@@ -3,12 +3,13 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 import pytest
 
+from emmy import __version__
 from emmy.cli import common
 from emmy.cli.main import COMMANDS, LazyGroup, cli, main
 from emmy.errors import CompileFailed, InputError
@@ -48,11 +49,9 @@ def test_only_commands_that_exist_are_listed_and_each_has_its_command() -> None:
         assert (name in cli.list_commands(context)) == exists
 
 
-def test_the_version() -> None:
-    from emmy import __version__
-
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
-    assert __version__
+    assert capsys.readouterr().out == f"emmy, version {__version__}\n"
 
 
 @pytest.mark.parametrize("args", [["tuen"], ["--bogus"], []])
@@ -72,7 +71,7 @@ def test_an_unknown_command_lists_what_there_is(
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+def command(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Puts a command of the test's own into the group, under one of its names."""
     installed: dict[str, click.Command] = {}
     monkeypatch.setattr(LazyGroup, "list_commands", lambda self, ctx: sorted(installed))
@@ -80,10 +79,10 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 
     def install(body: Callable[..., object], *options: Callable[..., object], name: str = "run") -> None:
         for option in reversed(options):
-            body = option(body)  # type: ignore[assignment]
+            body = option(body)
         installed[name] = click.command(name)(body)
 
-    yield install
+    return install
 
 
 def _raiser(error: BaseException) -> Callable[[], None]:
@@ -272,7 +271,7 @@ def test_a_dynamic_axis_prints_as_it_is_read() -> None:
     assert str(DynamicSpec.parse("seq_len@x0:0")) == "seq_len@x0:0"
 
 
-def test_ir_means_something_else_where_a_command_says_so(tmp_path: Path) -> None:
+def test_ir_means_something_else_where_a_command_says_so() -> None:
     with pytest.raises(click.NoSuchOption):
         _target("--ir", "f.torch.json", ir_option=False)
 

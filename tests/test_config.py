@@ -13,7 +13,7 @@ def test_defaults() -> None:
     assert settings.tune_db == config.project_root() / "_tune" / "emmy.duckdb"
     assert settings.online_file.parent == settings.work_dir == config.project_root() / "_tune"
     assert (settings.knobs, settings.family_pins) == ("", ())
-    assert settings.device is settings.dump_dir is settings.offline_file is None
+    assert (settings.device, settings.dump_dir, settings.offline_file) == (None, None, None)
 
 
 def test_flags_win_over_variables_and_variables_over_defaults() -> None:
