@@ -103,7 +103,9 @@ def _read_raster(text: str) -> KnobValue | None:
 
 
 def _read_gate(text: str) -> KnobValue | None:
-    return {"true": Gate(), "1": Gate(), "false": OFF, "0": OFF}.get(text.lower())
+    if text.lower() in ("true", "1"):
+        return Gate()
+    return OFF if text.lower() in ("false", "0") else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,10 @@ def _stage(old: Numbers) -> KnobValue | None:
     # STAGE is a bit an operand: only "both" and "neither" have a modern spelling.  A ring deeper than one buffer was
     # filled by asynchronous copies; one buffer is filled between two barriers.
     ring = old.get("RING", 1)
-    return {"11": Stage(ring, "async" if ring > 1 else "sync"), "00": OFF}.get(f"{old['STAGE']:02d}")
+    mask = f"{old['STAGE']:02d}"
+    if mask == "11":
+        return Stage(ring, "async" if ring > 1 else "sync")
+    return OFF if mask == "00" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +65,7 @@ def is_legacy(knobs: Mapping[str, object]) -> bool:
 
 
 def _is_mask(value: object) -> bool:
-    return (
-        not isinstance(value, bool)
-        and isinstance(value, (str, int))
-        and re.fullmatch("[01]{2}", str(value)) is not None
-    )
+    return isinstance(value, (str, int)) and not isinstance(value, bool) and str(value) in ("00", "01", "10", "11")
 
 
 def _numbers(knobs: Mapping[str, object]) -> Numbers:
@@ -105,7 +104,7 @@ def translate(knobs: Mapping[str, RawValue]) -> dict[str, RawValue | KnobValue]:
         for family in ("FUSE", "REDUCE", "STAGE", "WSPEC", "RASTER", "FAST_EXP"):
             if family not in rest:
                 modern.setdefault(family, OFF)
-    for name, value in rest.items():
-        raw = name in LEGACY_NAMES or (name == "STAGE" and _is_mask(value))
-        modern[name] = RawKnob(value) if raw else value
+    for name, old in rest.items():
+        raw = name in LEGACY_NAMES or (name == "STAGE" and _is_mask(old))
+        modern[name] = RawKnob(old) if raw else old
     return modern

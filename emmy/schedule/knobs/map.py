@@ -17,7 +17,8 @@ Lane = Literal["std", "fm"]
 
 _KEY = re.compile(r"(?P<family>[A-Za-z_][A-Za-z0-9_]*)(?:@(?P<step>[A-Za-z_][A-Za-z0-9_.]*))?")
 _PAIR = re.compile(
-    r"""\s*['"]?(?P<key>[A-Za-z_][\w@.]*)['"]?\s*:\s*(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<bare>[^,'"]*?))\s*(?:,|$)"""
+    r"""\s*['"]?(?P<key>[A-Za-z_][\w@.]*)['"]?\s*:\s*"""
+    r"""(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<bare>[^,'"]*?))\s*(?:,|$)"""
 )
 _ORDER = {name: place for place, name in enumerate(FAMILY_NAMES)}
 
@@ -45,7 +46,7 @@ class KnobKey:
 
 @dataclass(frozen=True, slots=True)
 class KnobMap(Mapping[str, KnobValue]):
-    """An immutable mapping ``FAMILY`` or ``FAMILY@step`` → value, ordered FUSE, TILE, REDUCE, STAGE, WSPEC, RASTER, gates.
+    """An immutable mapping ``FAMILY`` or ``FAMILY@step`` → value: FUSE, TILE, REDUCE, STAGE, WSPEC, RASTER, gates.
 
     Equal maps have equal text.  ``OFF`` (spelled ``''``) is a decision; a family that is not in the map is undecided.
     """
@@ -67,8 +68,8 @@ class KnobMap(Mapping[str, KnobValue]):
     ) -> KnobMap:
         """Read a map from ``TILE=n16x8/f2x4,STAGE=d2/sync`` (commas, semicolons or blanks between), a dict or its text.
 
-        The older spelling is translated.  With ``keep_unknown`` a family or value that the grammar does not know is kept
-        as a RawKnob (other cards' files must load); without, it raises KnobError.
+        The older spelling is translated.  With ``keep_unknown`` a family or value that the grammar does not know is
+        kept as a RawKnob (other cards' files must load); without, it raises KnobError.
         """
         if isinstance(source, KnobMap):
             return source
@@ -161,12 +162,15 @@ class KnobMap(Mapping[str, KnobValue]):
     def unmet(self, pin: KnobMap) -> tuple[tuple[str, KnobValue, KnobValue | None], ...]:
         """(name, pinned, realised) of each of the pin's decisions that this realised map does not hold.
 
-        A bare pin must hold in every step; a step's pin is met by that step's own key or the bare one.
+        A bare pin must hold in every step that the pin does not name; a step's pin is met by that step's own key or
+        the bare one.
         """
         missed: list[tuple[str, KnobValue, KnobValue | None]] = []
         for key, wanted in pin.items_:
             mine = {mine.step: value for mine, value in self.items_ if mine.family == key.family}
-            realised = [mine.get(key.step, mine.get(""))] if key.step else list(mine.values()) or [None]
+            realised: list[KnobValue | None] = [mine.get(key.step, mine.get(""))]
+            if not key.step:
+                realised = [value for step, value in mine.items() if f"{key.family}@{step}" not in pin] or [None]
             missed += [(str(key), wanted, value) for value in realised if value != wanted][:1]
         return tuple(missed)
 
@@ -182,9 +186,7 @@ def _trades_precision(key: KnobKey, value: KnobValue) -> bool:
         return is_fast_math_atom(value.atom)
     if isinstance(value, RawKnob):
         atom = re.match(r"a:([^/]+)", str(value))
-        return bool(atom and is_fast_math_atom(atom[1])) or (
-            key.family in GATES and str(value).lower() not in ("", "false", "0")
-        )
+        return key.family in GATES or bool(atom and is_fast_math_atom(atom[1]))
     return isinstance(value, Gate)
 
 
@@ -239,9 +241,7 @@ def _split_braces(body: str) -> dict[str, str | int | float | bool]:
             break
         if found["key"] in pairs:
             raise KnobError(f"{found['key']} is given twice", found=repr(body), hint="keep one of them")
-        pairs[found["key"]] = next(
-            text for text in (found["single"], found["double"], found["bare"]) if text is not None
-        )
+        pairs[found["key"]] = next(filter(None, found.group("single", "double", "bare")), "")
         place = found.end()
     if inner is None:
         raise KnobError("not a knob map", found=repr(body), expected="{TILE: n16x8/f2x4, STAGE: d2/sync} or the like")

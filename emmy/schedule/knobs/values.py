@@ -60,7 +60,7 @@ class Fuse:
 
 @dataclass(frozen=True, slots=True)
 class ScalarTile:
-    """TILE of scalar threads: ``n``×``m`` threads, each ``fn``×``fm`` outputs in registers, ``k`` reduce elements a step.
+    """TILE of scalar threads: ``n``×``m`` threads, each ``fn``×``fm`` outputs in registers, k step ``k``.
 
     A block covers ``m * fm`` rows by ``n * fn`` columns.  ``k is None``: operands are not staged in steps.
     """
