@@ -1,0 +1,140 @@
+"""The artefact of a plan: everything the bench worker needs, as JSON. Printed sources, launches, buffers, checks.
+
+It is data: the worker that reads it needs NumPy and the device's library alone, never the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from emmy.bench.records import digest
+from emmy.ir.expr import evaluate_int
+from emmy.ir.kernel import BufferParam
+from emmy.ir.plan import Launch, Memset, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSpec:
+    """A buffer at one set of sizes. role: ``in``, ``out`` or ``work``; shape in elements, contiguous."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSpec:
+    """A kernel's source. ``args``: (parameter name, ``buffer`` | ``scalar`` | ``map``, dtype) in order."""
+
+    name: str
+    source: str
+    block: tuple[int, int]
+    smem_bytes: int
+    args: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepSpec:
+    """A launch (kernel, grid, bindings) or a memset (``kernel`` empty: ``bindings[0]`` filled with ``value``)."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    bindings: tuple[str, ...]
+    value: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The plan at one set of symbol values: concrete buffers and grids."""
+
+    symbols: Mapping[str, int]
+    buffers: tuple[BufferSpec, ...]
+    steps: tuple[StepSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """A printed plan. ``cases[0]`` is the benched size; the others are checked for correctness only.
+
+    flops, bytes_min: arithmetic and the fewest bytes moved at the benched size, for the roofline check.
+    """
+
+    name: str
+    language: str
+    options: tuple[str, ...]
+    kernels: tuple[KernelSpec, ...]
+    cases: tuple[Case, ...]
+    flops: int
+    bytes_min: int
+    deterministic: bool = True
+
+    @property
+    def plan_digest(self) -> str:
+        """Digest of sources, options, arguments and sizes; the compiler's version is a field of the measurement."""
+        return digest({"language": self.language, "options": self.options,
+                       "kernels": [asdict(k) for k in self.kernels], "cases": [asdict(c) for c in self.cases[:1]]})  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Artefact:
+        """Inverse of to_json after a trip through JSON text."""
+        return cls(
+            data["name"],
+            data["language"],
+            tuple(data["options"]),
+            tuple(
+                KernelSpec(k["name"], k["source"], (k["block"][0], k["block"][1]), k["smem_bytes"],
+                           tuple((a[0], a[1], a[2]) for a in k["args"])) for k in data["kernels"]  # fmt: skip
+            ),
+            tuple(_case(c) for c in data["cases"]),
+            data["flops"],
+            data["bytes_min"],
+            data["deterministic"],
+        )
+
+
+def _case(data: Mapping[str, Any]) -> Case:
+    buffers = tuple(BufferSpec(b["name"], b["dtype"], tuple(b["shape"]), b["role"]) for b in data["buffers"])
+    steps = tuple(
+        StepSpec(s["kernel"], (s["grid"][0], s["grid"][1], s["grid"][2]), tuple(s["bindings"]), s["value"])
+        for s in data["steps"]
+    )
+    return Case(dict(data["symbols"]), buffers, steps)
+
+
+def build_artefact(
+    plan: Plan, language: str, options: tuple[str, ...] = (), extra_sizes: tuple[Mapping[str, int], ...] = ()
+) -> Artefact:
+    """Prints ``plan`` for ``language`` at the symbols' hints, plus a checked case for each of ``extra_sizes``."""
+    from emmy.codegen import render
+
+    kernels: dict[str, KernelSpec] = {}
+    for launch in plan.launches:
+        kernel = launch.kernel
+        if kernel.name not in kernels:
+            args = tuple((p.name, "buffer", p.dtype.value) if isinstance(p, BufferParam)
+                         else (p.name, "scalar", getattr(p, "dtype", "map")) for p in kernel.params)  # fmt: skip
+            kernels[kernel.name] = KernelSpec(kernel.name, render(kernel, language), kernel.block, kernel.smem_bytes, args)
+    sizes = ({s.name: s.hint for s in plan.symbols}, *extra_sizes)
+    cases = tuple(_case_at(plan, values) for values in sizes)
+    return Artefact(plan.name, language, options, tuple(kernels.values()), cases, plan.flops, plan.bytes_min,
+                    plan.deterministic)  # fmt: skip
+
+
+def _case_at(plan: Plan, values: Mapping[str, int]) -> Case:
+    buffers = [BufferSpec(t.name, t.dtype.value, tuple(evaluate_int(e, values) for e in t.shape), "in") for t in plan.inputs]
+    buffers += [BufferSpec(t.name, t.dtype.value, tuple(evaluate_int(e, values) for e in t.shape), "out") for t in plan.outputs]
+    buffers += [BufferSpec(w.name, w.dtype.value, (evaluate_int(w.elements, values),), "work") for w in plan.workspaces]
+    steps: list[StepSpec] = []
+    for step in plan.steps:
+        match step:
+            case Launch(kernel, _, args):
+                steps.append(StepSpec(kernel.name, plan.grid(step, values), args))
+            case Memset(buffer, value):
+                steps.append(StepSpec("", (0, 0, 0), (buffer,), float(value)))
+    return Case(dict(values), tuple(buffers), tuple(steps))
