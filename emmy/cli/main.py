@@ -126,6 +126,8 @@ def _exit_code_after_flush(code: int) -> int:
 def _report(error: BaseException) -> int:
     """Print `error` as one message, after its traceback under EMMY_DEBUG, and return the exit code."""
     if isinstance(error, SystemExit):
+        if isinstance(error.code, str):
+            _say(error.code)
         return error.code if isinstance(error.code, int) else FAILED if error.code else 0
     _silence_broken_stdout()
     if isinstance(error, BrokenPipeError):
