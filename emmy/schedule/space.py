@@ -1,0 +1,192 @@
+"""The space of a region on a device: every legal leaf of every tier and structural choice, as columns.
+
+A ``Space`` holds one ``Part`` a tier; leaves are numbered through all parts. Knob maps, plans and fork labels are made
+on demand, so that a space of a hundred thousand leaves costs about a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emmy.device.base import Capabilities
+from emmy.errors import Refused
+from emmy.ir.nest import Region, region_key
+from emmy.ir.plan import Plan
+from emmy.schedule import features
+from emmy.schedule.knobs import KnobMap
+from emmy.schedule.tiers.base import LEVELS, Columns, Rule, Tier, take
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The legal leaves of one tier. ``problem`` is the tier's analysis; ``refused`` counts leaves a rule."""
+
+    tier: Tier
+    problem: object
+    columns: Columns
+    refused: dict[str, int]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()))) if self.columns else 0
+
+
+@dataclass
+class Space:
+    """All leaves of a region on one device.
+
+    region: as fused. parts: per tier. declined: why the other tiers do not apply (tier name → refusal).
+    """
+
+    region: Region
+    caps: Capabilities
+    fast_math: bool
+    parts: tuple[Part, ...]
+    declined: dict[str, Refused] = field(default_factory=dict)
+
+    @cached_property
+    def key(self) -> str:
+        return region_key(self.region)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """First leaf number of each part, and the total at the end."""
+        return np.concatenate([[0], np.cumsum([len(p) for p in self.parts])]).astype(np.int64)
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def locate(self, leaf: int) -> tuple[Part, int]:
+        """(part, row in it) of a leaf number. Raises IndexError."""
+        if not 0 <= leaf < len(self):
+            raise IndexError(f"leaf {leaf} of {len(self)}")
+        number = int(np.searchsorted(self.starts, leaf, side="right")) - 1
+        return self.parts[number], leaf - int(self.starts[number])
+
+    def knobs(self, leaf: int) -> KnobMap:
+        """The complete knob map of a leaf."""
+        part, row = self.locate(leaf)
+        return part.tier.knobs(part.problem, part.columns, row)
+
+    def lower(self, leaf: int) -> Plan:
+        """The plan of a leaf."""
+        part, row = self.locate(leaf)
+        return part.tier.lower(part.problem, self.caps, take(part.columns, slice(row, row + 1)))
+
+    @cached_property
+    def features(self) -> NDArray[np.float32]:
+        """(leaves, features) in the order of emmy.schedule.features.NAMES."""
+        parts = [
+            features.matrix(len(p), p.tier.features(p.problem, self.caps, p.columns) | {f"tier_{p.tier.name}": 1.0}
+                            | {"symbolic": float(bool(self.region.symbols))})  # fmt: skip
+            for p in self.parts
+        ]
+        return np.concatenate(parts) if parts else np.zeros((0, len(features.NAMES)), np.float32)
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        """(leaves, levels) fork labels in the order of LEVELS: leaves with equal prefixes share a branch."""
+        out = np.zeros((len(self), len(LEVELS)), dtype=np.int64)
+        for number, part in enumerate(self.parts):
+            rows = slice(int(self.starts[number]), int(self.starts[number + 1]))
+            out[rows, LEVELS.index("tier")] = number
+            for level, column in part.tier.labels(part.problem, part.columns).items():
+                out[rows, LEVELS.index(level)] = column
+        return out
+
+    def find(self, knobs: KnobMap) -> int | None:
+        """The leaf with exactly these knobs, or None."""
+        for number, part in enumerate(self.parts):
+            try:
+                wanted = part.tier.read(part.problem, knobs)
+            except Refused:
+                continue
+            same = np.ones(len(part), dtype=bool)
+            for name, column in part.columns.items():
+                same &= column == wanted[name][0]
+            hits = np.flatnonzero(same)
+            if len(hits):
+                return int(self.starts[number] + hits[0])
+        return None
+
+    def matching(self, pin: KnobMap) -> NDArray[np.int64]:
+        """Leaves whose knob maps meet a partial pin (a family it does not name is free)."""
+        return np.array([leaf for leaf in range(len(self)) if not self.knobs(leaf).unmet(pin)], dtype=np.int64)
+
+    def values(self, family: str) -> list[str]:
+        """The offered values of a family, in order of first appearance."""
+        seen: dict[str, None] = {}
+        for leaf in range(len(self)):
+            seen.setdefault(str(self.knobs(leaf).get(family, "")))
+        return list(seen)
+
+
+def tiers() -> tuple[Tier, ...]:
+    """Every tier, in the order its leaves are numbered."""
+    from emmy.schedule.tiers.attention import AttentionTier
+    from emmy.schedule.tiers.cell import CellTier
+    from emmy.schedule.tiers.row import RowTier
+    from emmy.schedule.tiers.scalar import ScalarTier
+
+    return (ScalarTier(), RowTier(), AttentionTier(), CellTier())
+
+
+def enumerate_space(region: Region, caps: Capabilities, fast_math: bool = False) -> Space:
+    """The legal leaves of ``region`` as one kernel plan on ``caps``. Cuts are composed by emmy.search.structure."""
+    parts: list[Part] = []
+    declined: dict[str, Refused] = {}
+    for tier in tiers():
+        try:
+            problem = tier.match(region, caps)
+        except Refused as refusal:
+            declined[tier.name] = refusal
+            continue
+        columns = tier.grid(problem, caps, fast_math)
+        allowed, first = tier.legal(problem, caps, columns)
+        refused = {tier.rules[number].name: int(np.count_nonzero(first == number)) for number in range(len(tier.rules))}
+        parts.append(Part(tier, problem, take(columns, allowed), refused))
+    return Space(region, caps, fast_math, tuple(parts), declined)
+
+
+def refusal(region: Region, caps: Capabilities, knobs: KnobMap) -> Refused | None:
+    """Why a complete knob map cannot be realised on ``caps``, or None where it can (pins may exceed the grid)."""
+    reasons: list[Refused] = []
+    for tier in tiers():
+        try:
+            problem = tier.match(region, caps)
+            columns = tier.read(problem, knobs)
+        except Refused as reason:
+            reasons.append(reason)
+            continue
+        reason_or_none = tier.refuse(problem, caps, columns)
+        if reason_or_none is None:
+            return None
+        return reason_or_none
+    return reasons[0] if reasons else Refused("no_tier", found=str(knobs))
+
+
+def lower(region: Region, caps: Capabilities, knobs: KnobMap) -> Plan:
+    """The plan of a complete knob map. Raises Refused with the rule where no tier realises it exactly."""
+    for tier in tiers():
+        try:
+            problem = tier.match(region, caps)
+            columns = tier.read(problem, knobs)
+        except Refused:
+            continue
+        reason = tier.refuse(problem, caps, columns)
+        if reason is not None:
+            raise reason
+        return tier.lower(problem, caps, columns)
+    reason = refusal(region, caps, knobs)
+    raise reason if reason is not None else Refused("no_tier", found=str(knobs))
+
+
+def rules() -> Iterator[tuple[str, Rule]]:
+    """(tier name, rule) of every rule there is."""
+    for tier in tiers():
+        for one in tier.rules:
+            yield tier.name, one
