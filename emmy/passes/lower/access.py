@@ -8,7 +8,7 @@ wide access, one with stride zero a broadcast, any other a gather of scalars.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from emmy.ir.dtype import DType
 from emmy.ir.expr import (
@@ -29,6 +29,7 @@ from emmy.ir.expr import (
     mul,
     substitute,
 )
+from emmy.ir.kernel import View
 from emmy.ir.nest import Axis, Region, Tensor
 
 Reader = Callable[[Load, "Point"], Expr | None]
@@ -38,7 +39,8 @@ Reader = Callable[[Load, "Point"], Expr | None]
 class Point:
     """Where an expression is evaluated: an index an axis, the vectorised axis if any, and a guard on memory reads.
 
-    tail: the vector may cross the end of its axis (``extent``): lanes are then read one by one, each guarded.
+    tail: the vector may cross the end of its axis (the extent): lanes are then read one by one, each guarded.
+    local: the part of each index that varies inside the block; loads with a view use it with the view's base.
     """
 
     env: Mapping[str, Expr]
@@ -46,6 +48,7 @@ class Point:
     lanes: int = 1
     guard: Expr | None = None
     tail: Expr | None = None
+    local: Mapping[str, Expr] | None = None
 
     def lane(self, number: int) -> Point:
         """The scalar point of one lane."""
@@ -53,11 +56,16 @@ class Point:
             return self
         index = self.env[self.axis] + number
         guard = both(self.guard, call("lt", index, self.tail)) if self.tail is not None else self.guard
-        return Point({**self.env, self.axis: index}, guard=guard)
+        local = None if self.local is None else {**self.local, self.axis: self.local[self.axis] + number}
+        return Point({**self.env, self.axis: index}, guard=guard, local=local)
 
     def scalar(self) -> Point:
         """The same point without its vector axis (for values that do not depend on it)."""
-        return Point(self.env, guard=self.guard)
+        return Point(self.env, guard=self.guard, local=self.local)
+
+    def guarded(self, guard: Expr | None) -> Point:
+        """The same point with one more condition on its memory reads."""
+        return replace(self, guard=both(self.guard, guard))
 
 
 def affine(offset: Expr, names: frozenset[str]) -> tuple[Expr, dict[str, Expr]] | None:
@@ -127,6 +135,7 @@ class Memory:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     extents: dict[str, Expr] = field(default_factory=dict)
     big: bool = False
+    views: dict[Load, tuple[str, dict[str, Expr]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, region: Region, extra: tuple[Tensor, ...] = ()) -> Memory:
@@ -153,6 +162,25 @@ class Memory:
         placed = substitute(flat, env)
         return wide(placed) if self.big else placed
 
+    def view(self, name: str, load: Load, block: Mapping[str, Expr]) -> View | None:
+        """Declares a pointer to where ``block`` (the block's part of each axis index) puts ``load``.
+
+        Later loads at points with a ``local`` part are read from it by 32-bit offsets. None (and no view) where the
+        offset is not affine in the axes of ``block``.
+        """
+        if load.tensor not in self.tensors or any(isinstance(n, Load) for i in load.index for n in _walk(i)):
+            return None
+        tensor = self.tensors[load.tensor]
+        parts = affine(flat_offset(tensor, load.index), frozenset(block))
+        if parts is None:
+            return None
+        rest, coefficients = parts
+        base: Expr = wide(rest)
+        for axis, coefficient in coefficients.items():
+            base = add(base, mul(wide(coefficient), wide(block[axis])))
+        self.views[load] = (name, coefficients)
+        return View(name, tensor.name, base, tensor.dtype)
+
     def stays_inside(self, load: Load) -> bool:
         """Whether every coordinate provably lies inside the tensor for all axis values."""
         tensor = self.tensors.get(load.tensor)
@@ -176,6 +204,12 @@ class Memory:
         fill = False if tensor.dtype == DType.BOOL else 0
 
         def single(at: Point, lanes: int = 1) -> Expr:
+            if at.local is not None and load in self.views:
+                name, coefficients = self.views[load]
+                local: Expr = i32(0)
+                for axis, coefficient in coefficients.items():
+                    local = add(local, mul(at.local[axis], coefficient))
+                return Mem(name, local, tensor.dtype, lanes, at.guard, fill)
             index = tuple(self.value(i, at) for i in load.index)
             flat = flat_offset(tensor, index)
             return Mem(tensor.name, wide(flat) if self.big else flat, tensor.dtype, lanes, at.guard, fill)
@@ -261,9 +295,8 @@ class _Evaluator:
             return Pack(tuple(self._guarded_select(cond, yes, no, point.lane(k)) for k in range(point.lanes)))
         at = point.scalar() if point.axis else point
         test = self.run(cond, at)
-        inside = Point(at.env, guard=both(at.guard, test))
-        outside = Point(at.env, guard=both(at.guard, call("not", test)))
-        return call("select", test, self.run(yes, inside), self.run(no, outside))
+        yes_value = self.run(yes, at.guarded(test))
+        return call("select", test, yes_value, self.run(no, at.guarded(call("not", test))))
 
 
 def upper_bound(expr: Expr, extents: Mapping[str, Expr]) -> int | None:
