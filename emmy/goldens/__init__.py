@@ -1,0 +1,1 @@
+"""Golden shapes, the recorded best configurations of each GPU, and reviewed changes to them."""
