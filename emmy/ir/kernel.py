@@ -13,6 +13,7 @@ warp, described by an atom, a role and a layout). Register arrays are indexed by
              | Atomic(op, buffer, offset, value, guard)
              | Barrier(scope) | Comment(text)
              | Combine(...)                           a monoid over the threads of a group; expanded late
+             | ShuffleXor(name, value, mask)          what expansion makes of a Combine inside a warp
 
 Thread and block indices are the variables named in THREAD_VARS; sizes known at run time are ``ScalarParam``s.
 Rings, roles, atoms, asynchronous copies and mbarriers stand in emmy.ir.pipeline and emmy.ir.fragment: they are
@@ -21,8 +22,9 @@ statements too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any
 
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Const, Expr, Number, Reg, Var
@@ -235,6 +237,23 @@ class Barrier(Stmt):
 
 
 @dataclass(frozen=True, slots=True)
+class ShuffleXor(Stmt):
+    """``name`` = the ``value`` of the thread of the same warp whose lane differs by ``mask``; CUDA only."""
+
+    name: str
+    value: Expr
+    mask: int
+
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        return (self.value,)
+
+    @property
+    def var(self) -> Var:
+        return Var(self.name, self.value.dtype, self.value.lanes)
+
+
+@dataclass(frozen=True, slots=True)
 class Combine(Stmt):
     """Merges the tuples that ``group`` consecutive threads hold in ``regs`` with ``monoid``; all of them get the result.
 
@@ -283,3 +302,39 @@ def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
         yield stmt
         for inner in stmt.bodies:
             yield from statements(inner)
+
+
+_WORDS = frozenset(("text", "unroll", "op", "scope", "monoid", "dtype", "transport", "kind", "state"))
+"""Text fields of statements that are words of the grammar, not names of things."""
+
+
+def rewrite(
+    stmt: Stmt,
+    expr: Callable[[Expr], Expr],
+    body: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]],
+    name: Callable[[str], str] = lambda name: name,
+) -> Stmt:
+    """``stmt`` with ``expr`` applied to its expressions, ``body`` to its statement lists and ``name`` to its names.
+
+    ``name`` is not applied inside expressions: there ``expr`` sees to them.
+    """
+
+    def new(key: str, value: Any) -> Any:
+        if isinstance(value, Expr):
+            return expr(value)
+        if isinstance(value, str):
+            return value if key in _WORDS else name(value)
+        if isinstance(value, tuple) and value:
+            if isinstance(value[0], Stmt):
+                return body(value)
+            return tuple(new(key, item) for item in value)
+        return value
+
+    values = {field.name: getattr(stmt, field.name) for field in fields(stmt)}  # type: ignore[arg-type]
+    changed = {key: new(key, value) for key, value in values.items()}
+    return stmt if all(changed[key] is value for key, value in values.items()) else type(stmt)(**changed)
+
+
+def defined(stmt: Stmt) -> tuple[str, ...]:
+    """Names that ``stmt`` itself defines for the statements after it (a loop's variable is defined inside it)."""
+    return (stmt.name,) if isinstance(stmt, View | Let | RegArray | ShuffleXor) else ()

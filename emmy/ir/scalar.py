@@ -1,7 +1,8 @@
 """The scalar functions that expressions may call: arity, meaning (NumPy), result type, identities, cost.
 
 One row a function. The printers hold one text template a row and language; a test runs through the table. Integer
-``floordiv`` and ``mod`` round toward minus infinity as NumPy does. ``max`` and ``min`` return NaN when either operand
+``floordiv`` and ``mod`` round toward minus infinity as NumPy does; ``quot`` and ``rem`` round toward zero as C does,
+and stand for them where operands are known not to be negative. ``max`` and ``min`` return NaN when either operand
 is NaN, as torch.maximum does; ``fmax`` and ``fmin`` return the other operand.
 """
 
@@ -96,6 +97,13 @@ def _floordiv(a: Any, b: Any) -> Any:
 
 def _mod(a: Any, b: Any) -> Any:
     return a % b
+
+
+def _quot(a: Any, b: Any) -> Any:
+    np = _np()
+    if np.issubdtype(np.result_type(a, b), np.floating):
+        return np.trunc(a / b)
+    return (a - np.fmod(a, b)) // b
 
 
 def _add_id(args: tuple[Expr, ...]) -> Expr | None:
@@ -205,6 +213,8 @@ _ROWS = [
     Function("div", 2, _div, cost=4),
     Function("floordiv", 2, _floordiv, cost=8, simplify=_floordiv_id),
     Function("mod", 2, _mod, cost=8, simplify=_mod_id),
+    Function("quot", 2, _quot, cost=6),
+    Function("rem", 2, _fn("fmod"), cost=6),
     Function("fmod", 2, _fn("fmod"), cost=8),
     Function("max", 2, _fn("maximum")),
     Function("min", 2, _fn("minimum")),

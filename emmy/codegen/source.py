@@ -1,0 +1,25 @@
+"""From kernel IR to source text: expand, legalise, print."""
+
+from __future__ import annotations
+
+from emmy.codegen import cuda, opencl
+from emmy.ir.kernel import Kernel
+from emmy.ir.plan import Plan
+from emmy.passes.expand import expand
+from emmy.passes.legalize import legalize
+
+PRINTERS = {"opencl": opencl.emit, "cuda": cuda.emit}
+
+
+def render(kernel: Kernel, language: str, vector_width: int | None = None) -> str:
+    """Source text of ``kernel`` in ``language`` (``opencl`` or ``cuda``).
+
+    ``vector_width``: most lanes of a vector in OpenCL. Raises KeyError for another language, CannotPrint for a kernel
+    that uses what the language has not.
+    """
+    return PRINTERS[language](legalize(expand(kernel, language), language, vector_width))
+
+
+def render_plan(plan: Plan, language: str, vector_width: int | None = None) -> dict[str, str]:
+    """Source text of every kernel of ``plan`` by the kernel's name."""
+    return {launch.kernel.name: render(launch.kernel, language, vector_width) for launch in plan.launches}

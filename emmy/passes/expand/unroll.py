@@ -1,0 +1,85 @@
+"""Replaces loops marked ``unroll="full"`` by their iterations, and conditions that became constant by their branch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from emmy.errors import EmmyError
+from emmy.ir.expr import Const, Expr, Mem, Reg, Var, transform
+from emmy.ir.kernel import For, If, Kernel, Stmt, defined, rewrite, statements
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What names stand for at a place: loop variables by their value, names of an earlier iteration's copies."""
+
+    values: Mapping[str, Expr] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def expr(self, root: Expr) -> Expr:
+        if not self.values and not self.names:
+            return root
+        return transform(root, self._rule)
+
+    def _rule(self, node: Expr) -> Expr | None:
+        match node:
+            case Var(name, dtype, lanes):
+                if name in self.values:
+                    return self.values[name]
+                return Var(self.names[name], dtype, lanes) if name in self.names else None
+            case Mem(buffer, offset, dtype, lanes, guard, fill, aligned) if buffer in self.names:
+                return Mem(self.names[buffer], offset, dtype, lanes, guard, fill, aligned)
+            case Reg(name, index, dtype, lanes) if name in self.names:
+                return Reg(self.names[name], index, dtype, lanes)
+        return None
+
+    def name(self, name: str) -> str:
+        return self.names.get(name, name)
+
+
+def unroll(kernel: Kernel) -> Kernel:
+    """``kernel`` without loops marked ``full``. What an iteration defines gets a name of its own.
+
+    Raises EmmyError when the bounds of such a loop are not constant.
+    """
+    if not any(isinstance(stmt, For) and stmt.unroll == "full" for stmt in statements(kernel.body)):
+        return kernel
+    taken = {name for stmt in statements(kernel.body) for name in (*defined(stmt), getattr(stmt, "var", ""))
+             if isinstance(name, str)}  # fmt: skip
+    return Kernel(kernel.name, kernel.params, kernel.block, tuple(_run(kernel.body, Scope(), taken)), kernel.shared,
+                  kernel.min_blocks)  # fmt: skip
+
+
+def _run(body: tuple[Stmt, ...], scope: Scope, taken: set[str]) -> Iterator[Stmt]:
+    for stmt in body:
+        if isinstance(stmt, For) and stmt.unroll == "full":
+            for value in _iterations(stmt, scope):
+                yield from _run(stmt.body, _iteration(stmt, scope, value, taken), taken)
+            continue
+        new = rewrite(stmt, scope.expr, lambda inner: tuple(_run(inner, scope, taken)), scope.name)
+        if isinstance(new, If) and isinstance(new.cond, Const):
+            yield from new.then if new.cond.value else new.orelse
+        else:
+            yield new
+
+
+def _iterations(stmt: For, scope: Scope) -> range:
+    bounds = [scope.expr(e) for e in (stmt.start, stmt.stop, stmt.step)]
+    values = [int(e.value) for e in bounds if isinstance(e, Const)]
+    if len(values) != 3:
+        raise EmmyError(f"the loop over {stmt.var} is to be unrolled, and its bounds are not constant")
+    return range(*values)
+
+
+def _iteration(stmt: For, scope: Scope, value: int, taken: set[str]) -> Scope:
+    names = dict(scope.names)
+    for inner in statements(stmt.body):
+        for name in defined(inner):
+            fresh = f"{scope.name(name)}_{value}"
+            while fresh in taken:
+                fresh += "_"
+            taken.add(fresh)
+            names[name] = fresh
+    values = {**scope.values, stmt.var: Const(value, stmt.start.dtype)}
+    return Scope(values, names)
