@@ -160,6 +160,13 @@ class LaunchFailed(EmmyError):
     status: ClassVar[str] = "launch_failed"
 
 
+class OutOfMemory(EmmyError):
+    """Buffers do not fit on the device; the message says which, and how large they are."""
+
+    exit_code = 2
+    status: ClassVar[str] = "bench_fail"
+
+
 class TimedOut(EmmyError):
     """A compile or a run exceeded its deadline and was killed."""
 

@@ -12,17 +12,19 @@ from typing import Any
 from emmy.bench.records import digest
 from emmy.ir.expr import evaluate_int
 from emmy.ir.kernel import BufferParam
+from emmy.ir.nest import Tensor
 from emmy.ir.plan import Launch, Memset, Plan
 
 
 @dataclass(frozen=True, slots=True)
 class BufferSpec:
-    """A buffer at one set of sizes. role: ``in``, ``out`` or ``work``; shape in elements, contiguous."""
+    """A buffer at one set of sizes. role: ``in``, ``out`` or ``work``; shape, strides in elements (empty: row-major)."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     role: str
+    strides: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class Artefact:
 
 
 def _case(data: Mapping[str, Any]) -> Case:
-    buffers = tuple(BufferSpec(b["name"], b["dtype"], tuple(b["shape"]), b["role"]) for b in data["buffers"])
+    buffers = tuple(BufferSpec(b["name"], b["dtype"], tuple(b["shape"]), b["role"], tuple(b["strides"])) for b in data["buffers"])
     steps = tuple(
         StepSpec(s["kernel"], (s["grid"][0], s["grid"][1], s["grid"][2]), tuple(s["bindings"]), s["value"])
         for s in data["steps"]
@@ -126,9 +128,14 @@ def build_artefact(
                     plan.deterministic)  # fmt: skip
 
 
+def _tensor_at(tensor: Tensor, role: str, values: Mapping[str, int]) -> BufferSpec:
+    shape = tuple(evaluate_int(e, values) for e in tensor.shape)
+    strides = () if tensor.strides is None else tuple(evaluate_int(e, values) for e in tensor.strides)
+    return BufferSpec(tensor.name, tensor.dtype.value, shape, role, strides)
+
+
 def _case_at(plan: Plan, values: Mapping[str, int]) -> Case:
-    buffers = [BufferSpec(t.name, t.dtype.value, tuple(evaluate_int(e, values) for e in t.shape), "in") for t in plan.inputs]
-    buffers += [BufferSpec(t.name, t.dtype.value, tuple(evaluate_int(e, values) for e in t.shape), "out") for t in plan.outputs]
+    buffers = [_tensor_at(t, "in", values) for t in plan.inputs] + [_tensor_at(t, "out", values) for t in plan.outputs]
     buffers += [BufferSpec(w.name, w.dtype.value, (evaluate_int(w.elements, values),), "work") for w in plan.workspaces]
     steps: list[StepSpec] = []
     for step in plan.steps:

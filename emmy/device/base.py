@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from emmy.bench.artefact import Artefact, Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,36 +83,46 @@ class BuildReport:
 
 
 class Executable(Protocol):
-    """A compiled artefact, ready to be launched on buffers."""
+    """A compiled artefact. ``report.seconds`` is the build alone: a device may finish compiling at the first launch."""
 
     report: BuildReport
 
 
 class Device(Protocol):
-    """A backend as the bench worker sees it. Buffers are opaque handles; sizes in bytes.
+    """A backend as the bench worker sees it. Buffers and bound executions are opaque handles; sizes in bytes.
 
     Failures raise the typed errors of emmy.errors: CompileFailed, LaunchFailed, OutOfMemory.
     """
 
     caps: Capabilities
 
-    def compile(self, artefact: Any, regime: str) -> Executable:
-        """Builds every kernel of the artefact; the first launch's lazy compilation is included."""
+    def compile(self, artefact: Artefact, regime: str) -> Executable:
+        """Builds every kernel of the artefact in a regime (``O1`` or ``O3``)."""
 
-    def alloc(self, nbytes: int) -> Any: ...
+    def alloc(self, nbytes: int) -> Any:
+        """A buffer between two guard pages of a known pattern (see ``guards_intact``)."""
 
     def free(self, buffer: Any) -> None: ...
 
-    def upload(self, buffer: Any, array: Any, offset: int = 0) -> None: ...
+    def upload(self, buffer: Any, data: np.ndarray) -> None:
+        """Copies a contiguous array to the start of the buffer."""
 
-    def download(self, buffer: Any, nbytes: int, offset: int = 0) -> bytes: ...
+    def download(self, buffer: Any, out: np.ndarray) -> None:
+        """Fills a contiguous array from the start of the buffer."""
 
-    def run(self, executable: Executable, bindings: Sequence[Mapping[str, Any]], symbols: Mapping[str, int]) -> None:
-        """Enqueues one execution of the plan for each buffer set in ``bindings`` and waits."""
+    def copy(self, source: Any, target: Any) -> None:
+        """Copies the whole of one buffer to another of the same size, on the device."""
 
-    def sample(
-        self, executable: Executable, bindings: Sequence[Mapping[str, Any]], symbols: Mapping[str, int], repeats: int
-    ) -> float:
-        """Seconds for ``repeats`` executions that rotate over ``bindings``, launch overhead amortised."""
+    def guards_intact(self, buffer: Any) -> bool:
+        """Whether the pages before and after the buffer are as they were when it was allocated."""
+
+    def bind(self, executable: Any, case: Case, buffers: Mapping[str, Any]) -> Any:
+        """One execution of the plan at the case's sizes on these buffers (by name), ready to be launched often."""
+
+    def run(self, bound: Any) -> None:
+        """Executes once and waits."""
+
+    def sample(self, bounds: Sequence[Any], repeats: int, first: int = 0) -> float:
+        """Seconds for ``repeats`` executions that rotate over ``bounds`` from ``first`` on, submitted as one queue."""
 
     def close(self) -> None: ...

@@ -1,0 +1,202 @@
+"""The parent's side of a bench worker: spawn, submit, kill. No device context is ever created here.
+
+A deadline is kept by SIGKILL on the worker's process group; whatever ends a job, its caller gets a typed outcome, and
+the next job finds a fresh worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from emmy.bench import wire
+from emmy.bench.records import Status
+from emmy.errors import LaunchFailed, MissingPrerequisite
+
+START_DEADLINE_S = 60.0
+
+DEADLINES_S: dict[str, float] = {
+    "start": 30.0,
+    "compile": 60.0,
+    "first launch": 60.0,
+    "launch": 15.0,
+    "reference": 120.0,
+    "timing": 60.0,
+}
+"""Seconds a phase of a job may take, by its name; ``start`` is everything before the first phase is announced."""
+
+_STDERR_LINES = 12
+_spawners: dict[int, ThreadPoolExecutor] = {}
+
+
+def _spawner() -> ThreadPoolExecutor:
+    """A thread that lives as long as this process, to spawn workers from.
+
+    The kernel sends the parent-death signal when the *thread* that spawned a child ends, and callers' threads (those of
+    a flow's tasks, for example) end before the process does.
+    """
+    return _spawners.setdefault(os.getpid(), ThreadPoolExecutor(1, thread_name_prefix="emmy-bench-spawn"))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a job: the worker's reply, or a status and the reason why there is none."""
+
+    reply: Any = None
+    status: Status = Status.OK
+    error: str = ""
+    wall_s: float = 0.0
+
+
+class Worker:
+    """One worker process, started when needed and again after every death.
+
+    device: name for ``open_device``. cache_dir: the OpenCL runtime's binary cache. torch: import torch at the start.
+    """
+
+    def __init__(self, device: str, cache_dir: Path | None = None, torch: bool = False, threads: int | None = None) -> None:
+        self.device = device
+        self.cache_dir = cache_dir
+        self.torch = torch
+        self.threads = threads or os.cpu_count() or 1
+        self.process: subprocess.Popen[bytes] | None = None
+        self.starts = 0
+        self.name = ""
+        self._ready = False
+        self._stderr = tempfile.TemporaryFile()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int | None:
+        return None if self.process is None else self.process.pid
+
+    def start(self) -> None:
+        """Spawns the process without waiting for it to be ready."""
+        if self.process is not None and self.process.poll() is None:
+            return
+        self.kill()
+        self._stderr.truncate(0)
+        command = [sys.executable, "-m", "emmy.bench.worker", "--device", self.device, "--parent", str(os.getpid())]
+        if self.torch:
+            command.append("--torch")
+        spawn = _spawner().submit(
+            subprocess.Popen, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr,
+            env=worker_environment(self.cache_dir, self.threads), start_new_session=True,
+        )  # fmt: skip
+        self.process = spawn.result()
+        self.starts += 1
+        self._ready = False
+
+    def wait_ready(self) -> None:
+        """Waits until the device is open. Raises MissingPrerequisite or LaunchFailed with the worker's last words."""
+        self.start()
+        if self._ready:
+            return
+        assert self.process is not None and self.process.stdout is not None
+        try:
+            message = wire.receive(self.process.stdout.fileno(), time.monotonic() + START_DEADLINE_S)
+        except (wire.Closed, wire.Expired) as end:
+            why = self._death() if isinstance(end, wire.Closed) else f"not ready after {START_DEADLINE_S:g} s"
+            self.kill()
+            raise LaunchFailed(f"the bench worker did not start: {why}") from None
+        if "failed" in message:
+            self.kill()
+            raise MissingPrerequisite(message["failed"])
+        self.name = message["ready"]
+        self._ready = True
+
+    def submit(self, job: Mapping[str, Any], deadlines: Mapping[str, float] | None = None) -> Outcome:
+        """Runs one job to its typed end. ``deadlines``: seconds by phase, over DEADLINES_S.
+
+        A passed deadline is ``timeout``; death by a signal while compiling is ``compile_failed``, otherwise
+        ``launch_failed``; the error holds signal and last lines of standard error.
+        """
+        limits = {**DEADLINES_S, **(deadlines or {})}
+        self.wait_ready()
+        assert self.process is not None and self.process.stdin is not None and self.process.stdout is not None
+        started, phase = time.monotonic(), "start"
+        try:
+            wire.send(self.process.stdin.fileno(), job)
+            while True:
+                message = wire.receive(self.process.stdout.fileno(), time.monotonic() + limits[phase])
+                if "reply" in message:
+                    if message.get("retire"):
+                        self.kill()
+                    return Outcome(message["reply"], wall_s=time.monotonic() - started)
+                phase = message["phase"]
+        except wire.Expired:
+            self.kill()
+            text = f"{phase} took longer than {limits[phase]:g} s; the worker was killed"
+            return Outcome(None, Status.TIMEOUT, text, time.monotonic() - started)
+        except wire.Closed:
+            status = Status.COMPILE_FAILED if phase == "compile" else Status.LAUNCH_FAILED
+            if phase in ("start", "reference"):
+                status = Status.BENCH_FAIL
+            why = self._death()
+            self.kill()
+            return Outcome(None, status, f"the worker died in phase {phase}: {why}", time.monotonic() - started)
+        except BaseException:
+            # A worker in the middle of a job cannot be asked anything else.
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """SIGKILL to the worker and everything it started; reaps it."""
+        process, self.process, self._ready = self.process, None, False
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def close(self) -> None:
+        self.kill()
+        self._stderr.close()
+
+    def _death(self) -> str:
+        assert self.process is not None
+        try:
+            code = self.process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            return "it closed its pipe"
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        self._stderr.seek(0)
+        lines = self._stderr.read()[-8192:].decode(errors="replace").strip().splitlines()[-_STDERR_LINES:]
+        return how + ("; " + " | ".join(lines) if lines else "")
+
+
+def worker_environment(cache_dir: Path | None, threads: int) -> dict[str, str]:
+    """The environment a worker starts with.
+
+    OpenMP threads of torch wait without spinning: a spinning pool takes cores from the OpenCL pool that is timed next.
+    """
+    from emmy.device.opencl import prepare_environment
+
+    env = dict(os.environ)
+    prepare_environment(None if cache_dir is None else str(cache_dir), env)
+    env["OMP_NUM_THREADS"] = env["MKL_NUM_THREADS"] = str(threads)
+    env["OMP_WAIT_POLICY"] = "passive"
+    env["GOMP_SPINCOUNT"] = "0"
+    env["KMP_BLOCKTIME"] = "0"
+    env["PYTHONFAULTHANDLER"] = "1"
+    env["PYTHONUNBUFFERED"] = "1"
+    return env

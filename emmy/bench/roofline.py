@@ -1,0 +1,28 @@
+"""A row faster than its device can be is not a result: it skipped work, or the clock lied."""
+
+from __future__ import annotations
+
+from emmy.device.base import Capabilities
+
+SLACK = 1.15
+"""Peaks are measured, and a measured peak can be a little low."""
+
+
+def plausible(caps: Capabilities, flops: int, bytes_min: int, median_us: float, peak_flops: float = 0.0) -> str | None:
+    """None for a latency the device can reach, else the reason why it cannot.
+
+    flops and bytes_min as in the plan; ``peak_flops`` overrides the device's for a tier with a peak of its own (tensor
+    atoms). Memory traffic is judged by the fastest cache a problem can live in, since a warm one need not leave it.
+    """
+    seconds = median_us * 1e-6
+    if seconds <= 0:
+        return f"{median_us:g} us is no latency"
+    limit = (peak_flops or caps.peak_flops) * SLACK
+    if limit > 0 and flops / seconds > limit:
+        return (f"{flops / seconds / 1e9:.1f} GFLOP/s in {median_us:.2f} us, "
+                f"but {caps.name} does at most {limit / SLACK / 1e9:.1f}")  # fmt: skip
+    limit = max(caps.cache_bytes_s, caps.peak_bytes) * SLACK
+    if limit > 0 and bytes_min / seconds > limit:
+        return (f"{bytes_min / seconds / 1e9:.1f} GB/s in {median_us:.2f} us, "
+                f"but {caps.name} moves at most {limit / SLACK / 1e9:.1f}")  # fmt: skip
+    return None
