@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
+from ruamel.yaml.nodes import CollectionNode, Node
 
 from emmy.errors import InputError
 from emmy.goldens.entry import GoldenConfig, flow_knobs, number
@@ -24,10 +26,15 @@ class Edit:
 
 def content_end(node: Node) -> int:
     """Where a node's own text ends; a block collection's end mark lies beyond, at the next token."""
-    if isinstance(node, ScalarNode) or node.flow_style or not node.value:
+    if not isinstance(node, CollectionNode) or node.flow_style or not node.value:
         return node.end_mark.index
     last = node.value[-1]
     return content_end(last[1] if isinstance(last, tuple) else last)
+
+
+def line_span(text: str, index: int) -> tuple[int, int]:
+    """The line that holds ``index``, its line break included."""
+    return line_start(text, index), line_end(text, index)
 
 
 def line_start(text: str, index: int) -> int:
@@ -53,7 +60,7 @@ class Editor:
         self.text, self.parsed, self.file = text, parsed, file
         self.newline = newline_of(text)
         spans = [self.span(place) for place in range(len(parsed.nodes))] if is_block_list(parsed.goldens) else []
-        gaps = [text[before[1] : after[0]] for before, after in zip(spans, spans[1:], strict=False)]
+        gaps = [text[before[1] : after[0]] for before, after in itertools.pairwise(spans)]
         self.separated = bool(gaps) and all(not gap.partition("\n")[0].strip() and "\n" in gap for gap in gaps)
 
     def span(self, place: int) -> tuple[int, int]:
@@ -64,10 +71,12 @@ class Editor:
         column = self.parsed.goldens.start_mark.column
         start = line_start(self.text, node.start_mark.index)
         while self.text[start : start + column].strip() or self.text[start + column : start + column + 1] != "-":
+            if start == 0:
+                self.refuse("an entry without a '-' of its own, or line ends other than LF and CRLF")
             start = line_start(self.text, start - 1)
         return start, line_end(self.text, max(content_end(node) - 1, node.start_mark.index))
 
-    def refuse(self, found: str) -> None:
+    def refuse(self, found: str) -> NoReturn:
         raise InputError(f"cannot edit {self.file}", found=found, expected="one field a line", hint="edit it by hand")
 
     def set_value(self, place: int, field: str, new: str, new_name: str | None = None) -> list[Edit]:
@@ -137,9 +146,16 @@ def outside(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
     """The lines of ``text``, ends included, that lie in none of the spans of whole lines."""
     kept, place = [], 0
     for start, end in sorted(spans):
-        kept += text[place:start].splitlines(keepends=True)
+        kept += lines_of(text[place:start])
         place = max(place, end)
-    return kept + text[place:].splitlines(keepends=True)
+    return kept + lines_of(text[place:])
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines with their ends.  Only LF ends a line: other separators may stand inside a comment."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    lines[-1] = lines[-1][:-1]
+    return lines if lines[-1] else lines[:-1]
 
 
 def is_subsequence(lines: Sequence[str], of: Sequence[str]) -> bool:

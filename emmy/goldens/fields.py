@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -94,7 +94,7 @@ class Fields:
         if entry is None and isinstance(name := self.items.get("name", Item(None, node)).value, str):
             self.entry = name
 
-    def fail(self, field: str | None, node: Node | None = None, **facts: Any) -> None:
+    def fail(self, field: str | None, node: Node | None = None, **facts: Any) -> NoReturn:
         """Raise for ``field``, at its own node, ``node``, or the mapping."""
         node = node if node is not None else self.items[field].node if field in self.items else self.node
         facts.setdefault("found", spelled(node) if field is None or field in self.items else "nothing")
@@ -104,7 +104,7 @@ class Fields:
         return field in self.items
 
     def take(self, field: str, check: Callable[[Any], bool], expected: str, default: Any = None) -> Any:
-        """The value of ``field``, which must satisfy ``check``; ``default``, where one is given, for an absent field."""
+        """The value of ``field``, which must satisfy ``check``; ``default``, where given, for an absent field."""
         self._known.append(field)
         if field not in self.items:
             if default is None:

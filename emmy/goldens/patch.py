@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from emmy import config
 from emmy.errors import EmmyError, InputError
-from emmy.goldens.edits import Edit, Editor, apply_edits, is_subsequence, outside
+from emmy.goldens.edits import Edit, Editor, apply_edits, is_subsequence, line_span, lines_of, outside
 from emmy.goldens.entry import GoldenConfig, Scalar, scalar
 from emmy.goldens.fields import read_text
 from emmy.goldens.schema import GoldenFile, is_block_list, parse_goldens
@@ -29,8 +29,8 @@ Knobs = tuple[tuple[str, Scalar], ...]
 class Operation:
     """One change and its reason.  Use the constructors: each kind needs other fields.
 
-    ``target`` holds the knobs, as written, of the existing entry; ``entry`` what is recorded; ``evidence`` named numbers
-    and texts that back the reason.
+    ``target`` holds the knobs, as written, of the existing entry; ``entry`` what is recorded; ``evidence`` named
+    numbers and texts that back the reason.
     """
 
     kind: OperationKind
@@ -132,7 +132,7 @@ class Proposal:
             raise EmmyError(
                 f"the patch of {self.file} would not yield the intended entries", hint="nothing was written"
             )
-        if not is_subsequence(outside(text, touched), after.splitlines(keepends=True)):
+        if not is_subsequence(outside(text, touched), lines_of(after)):
             raise EmmyError(f"the patch of {self.file} would touch other lines", hint="nothing was written")
         return after
 
@@ -140,8 +140,8 @@ class Proposal:
         """The unified diff against the file as it is now.  Raises as :meth:`apply`."""
         before = self._read(self._path(path))
         lines = difflib.unified_diff(
-            (before or "").splitlines(keepends=True),
-            self.preview(before).splitlines(keepends=True),
+            lines_of(before or ""),
+            lines_of(self.preview(before)),
             f"a/goldens/{self.file}" if before is not None else "/dev/null",
             f"b/goldens/{self.file}",
         )
@@ -209,11 +209,11 @@ class Proposal:
                 editor.refuse("a list that is neither empty nor one entry a line")
             for place, entry in enumerate(appended):
                 edits += editor.insert_first(entry)[0 if place == 0 else -1 :]
-            spans += [(editor_line, end) for editor_line, end in [_line_of(text, parsed.goldens.start_mark.index)]]
+            spans.append(line_span(text, parsed.goldens.start_mark.index))
         result = [entry for place, old in enumerate(kept) for entry in ([old] if old else []) + added.get(place, [])]
         content = dataclasses.replace(parsed.content, entries=tuple(result + appended))
         if text and not text.endswith("\n"):
-            spans.append(_line_of(text, len(text)))  # an entry added behind it gives this line its line break
+            spans.append(line_span(text, len(text)))  # an entry added behind it gives this line its line break
         return apply_edits(text, edits), content, spans
 
     def _changed(self, operation: Operation, old: GoldenConfig) -> GoldenConfig | None:
@@ -234,16 +234,14 @@ class Proposal:
         place = next((place for place in same if entries[place].knobs == wanted), None)
         if place is None:
             self._refuse(operation, f"no entry with the knobs {wanted}", "one")
-        assert place is not None
         return place
 
     def _recorded(self, operation: Operation) -> GoldenConfig:
         if operation.entry is None or operation.entry.name != operation.name:
             self._refuse(operation, "no entry to record", f"one of {operation.name}")
-        assert operation.entry is not None
         return operation.entry
 
-    def _refuse(self, operation: Operation, found: str, expected: str) -> None:
+    def _refuse(self, operation: Operation, found: str, expected: str) -> NoReturn:
         raise InputError(f"{operation.kind} {operation.name} in {self.file}", found=found, expected=expected)
 
     def to_json(self) -> str:
@@ -279,12 +277,6 @@ class Proposal:
 def digest(text: str | None) -> str | None:
     """The sha256 of a file's content; None where there is no file."""
     return None if text is None else hashlib.sha256(text.encode()).hexdigest()
-
-
-def _line_of(text: str, index: int) -> tuple[int, int]:
-    start = text.rfind("\n", 0, index) + 1
-    end = text.find("\n", index)
-    return start, len(text) if end < 0 else end + 1
 
 
 def _write(path: Path, text: str, recheck: Callable[[], object]) -> None:
