@@ -1,0 +1,152 @@
+"""Fits the offline prior: ridge on ln(latency) with one constant a region, judged on regions left out of the fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emmy.errors import InputError
+from emmy.priors.metrics import pick_regret, spearman
+from emmy.priors.offline import Provenance, WeightSet
+from emmy.priors.terms import Term, candidates, design, table_digest
+from emmy.schedule import features as table
+
+PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
+MIN_ROWS = 8
+"""A region of fewer measured leaves says too little about how its leaves rank."""
+MIN_REGIONS = 2
+EMPHASIS = 1.0
+"""A leaf e times slower than its region's best counts 1/e: what ranks the fast leaves matters, the slow tail less."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionData:
+    """The measured leaves of one region on one device: (rows, features) in table order, and microseconds."""
+
+    region: str
+    shape: str
+    device: str
+    symbolic: bool
+    features: NDArray[np.float32]
+    latency_us: NDArray[np.float64]
+    protocols: tuple[str, ...] = ()
+    sweeps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RegionScore:
+    """How well a region was ranked by a fit without it."""
+
+    region: str
+    shape: str
+    rows: int
+    spearman: float | None
+    pick_regret: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A weight set, and its cross-validation region by region."""
+
+    weights: WeightSet
+    scores: tuple[RegionScore, ...]
+
+
+def fit(data: Sequence[RegionData], today: str | None = None) -> Fit:
+    """Fits on regions with at least MIN_ROWS rows. Raises InputError where fewer than MIN_REGIONS are left.
+
+    The penalty is the one whose leave-one-region-out pick regret (its mean logarithm) is least.
+    """
+    usable = [one for one in data if len(one.latency_us) >= MIN_ROWS]
+    if len(usable) < MIN_REGIONS:
+        raise InputError(
+            "too few measurements to fit on",
+            found=f"{len(usable)} regions of at least {MIN_ROWS} measured leaves", expected=f"at least {MIN_REGIONS}",
+            hint="run emmy tune --dataset golden first",
+        )  # fmt: skip
+    terms = _terms(usable)
+    judged = {penalty: _cross_validate(usable, terms, penalty) for penalty in PENALTIES}
+    penalty = min(PENALTIES, key=lambda p: float(np.mean([np.log(s.pick_regret) for s in judged[p]])))
+    means, scales = _standard(usable, terms)
+    weights = _solve(usable, terms, means, scales, penalty)
+    ranked = [s.spearman for s in judged[penalty] if s.spearman is not None]
+    provenance = Provenance(
+        date=today or datetime.now(UTC).date().isoformat(),
+        devices=tuple(sorted({one.device for one in usable})),
+        protocols=tuple(sorted({p for one in usable for p in one.protocols})),
+        sweeps=tuple(sorted({s for one in usable for s in one.sweeps})),
+        rows=sum(len(one.latency_us) for one in usable),
+        regions=len(usable),
+        shapes=tuple(sorted({one.shape for one in usable if one.shape})),
+        spearman=round(float(np.median(ranked)), 4) if ranked else None,
+        pick_regret=round(float(np.median([s.pick_regret for s in judged[penalty]])), 4),
+        penalty=penalty,
+    )
+    names = {name for term in terms for name in term}
+    kept = WeightSet(terms, _rounded(weights), _rounded(means), _rounded(scales), table_digest(names), provenance)
+    return Fit(kept, judged[penalty])
+
+
+def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
+    return tuple(float(f"{value:.6g}") for value in values)
+
+
+def _terms(data: Sequence[RegionData]) -> tuple[Term, ...]:
+    """Terms that vary within at least one region: the others cannot rank a leaf."""
+    varies = np.zeros(len(table.NAMES), dtype=bool)
+    for one in data:
+        varies |= np.ptp(one.features, axis=0) > 0
+    terms = candidates(name for name, some in zip(table.NAMES, varies, strict=True) if some)
+    spread = np.max([np.ptp(design(one.features, terms), axis=0) for one in data], axis=0)
+    return tuple(term for term, some in zip(terms, spread, strict=True) if some > 0)
+
+
+def _standard(data: Sequence[RegionData], terms: tuple[Term, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean of each term, and its root mean square deviation from the region's own mean."""
+    blocks = [design(one.features, terms) for one in data]
+    means = np.mean([block.mean(axis=0) for block in blocks], axis=0)
+    squares = np.mean([block.var(axis=0) for block in blocks], axis=0)
+    return means, np.where(squares > 0, np.sqrt(squares), 1.0)
+
+
+def _solve(
+    data: Sequence[RegionData], terms: tuple[Term, ...], means: NDArray[np.float64], scales: NDArray[np.float64],
+    penalty: float,
+) -> NDArray[np.float64]:  # fmt: skip
+    """Weighted ridge; each region has the same total weight and is centred on its own weighted mean."""
+    gram = np.zeros((len(terms), len(terms)))
+    moment = np.zeros(len(terms))
+    for one in data:
+        x = (design(one.features, terms) - means) / scales
+        y = np.log(one.latency_us)
+        w = np.exp(-EMPHASIS * (y - y.min()))
+        w /= w.sum()
+        x = x - w @ x
+        y = y - w @ y
+        gram += (x * w[:, None]).T @ x
+        moment += (x * w[:, None]).T @ y
+    count = len(data)
+    solved: NDArray[np.float64] = np.linalg.solve(gram / count + 1e-2 * penalty * np.eye(len(terms)), moment / count)
+    return solved
+
+
+def _cross_validate(data: Sequence[RegionData], terms: tuple[Term, ...], penalty: float) -> tuple[RegionScore, ...]:
+    """Each region judged by a fit without it, nor without any region of the same shape (its other devices, its cuts)."""
+    out = []
+    for one in data:
+        rest = [other for other in data if other.region != one.region and (not one.shape or other.shape != one.shape)]
+        if not rest:
+            continue
+        means, scales = _standard(rest, terms)
+        weights = _solve(rest, terms, means, scales, penalty)
+        scores = ((design(one.features, terms) - means) / scales) @ weights
+        out.append(
+            RegionScore(
+                one.region, one.shape, len(scores), spearman(scores, one.latency_us), pick_regret(scores, one.latency_us)
+            )
+        )
+    return tuple(out)

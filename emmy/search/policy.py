@@ -1,0 +1,130 @@
+"""The search policy: which leaf to measure next. Pure and seedless; the tuner asks, measures and tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emmy.bench.records import Status
+from emmy.schedule import features as table
+from emmy.search.learn import Residuals
+from emmy.search.tree import ForkTree
+
+EXPLORE_EVERY = 4
+"""Every fourth attempt goes to the branch of the fork tree that was tried least for its promise."""
+
+RESOLUTION = 0.01
+"""A new best is faster by more than this share: less is within the repeatability of a screening measurement."""
+
+_UNROLLED = ("fragment", "k_unroll", "work_thread")
+"""Features whose product is the code volume of an inner loop, which is what a compiler's time grows with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One told leaf. live: it was measured now, not known before. origin: ``prior`` or ``explore``."""
+
+    leaf: int
+    status: Status
+    latency_us: float | None
+    live: bool
+    origin: str
+
+
+class Search:
+    """Best first under a prior, corrected by what was measured, with a share of exploration over the fork tree.
+
+    labels: (leaves, levels); features: (leaves, features); scores: the prior's, lower is faster. The order of asks is
+    a function of these and of what was told, so that a search on recorded measurements repeats itself.
+    """
+
+    def __init__(
+        self,
+        labels: NDArray[np.int64],
+        features: NDArray[np.float32],
+        scores: NDArray[np.float64],
+        patience: int,
+        learn: bool = True,
+        explore_every: int = EXPLORE_EVERY,
+    ) -> None:
+        self.patience = patience
+        self.learn = learn
+        self.explore_every = explore_every
+        self.features = features
+        self.scores = scores
+        self.tree = ForkTree(labels)
+        self.residuals = Residuals(features, scores)
+        self.open = np.ones(len(scores), dtype=bool)
+        self.attempts: list[Attempt] = []
+        self.pruned: dict[int, int] = {}
+        self.best: int | None = None
+        self.best_us = float("inf")
+        self.live_since_best = 0
+        self._record_us = float("inf")
+        self._origin: dict[int, str] = {}
+
+    @property
+    def done(self) -> bool:
+        """Whether patience has run out or every leaf was tried."""
+        return self.live_since_best >= self.patience or not self.open.any()
+
+    @property
+    def live(self) -> int:
+        return sum(attempt.live for attempt in self.attempts)
+
+    def ask(self) -> int | None:
+        """The leaf to measure next, or None when the search is over. Asking twice without telling repeats."""
+        if self.done:
+            return None
+        order = self.residuals.order() if self.learn else self.scores
+        turn = len(self.attempts) + 1
+        if self.explore_every and turn % self.explore_every == 0:
+            leaf = self.tree.least_tried(self.open, order, trust=self._trust(order))
+            self._origin[leaf] = "explore"
+        else:
+            leaf = int(np.argmin(np.where(self.open, order, np.inf)))
+            self._origin[leaf] = "prior"
+        return leaf
+
+    def _trust(self, order: NDArray[np.float64]) -> float:
+        """How far exploration looks beyond the ranking: the spread of the order over the space."""
+        return float(np.std(order)) or 1.0
+
+    def tell(self, leaf: int, status: Status, latency_us: float | None = None, live: bool = True) -> None:
+        """What became of a leaf. A known one (``live=False``) informs the order and costs no patience."""
+        self.attempts.append(Attempt(leaf, status, latency_us, live, self._origin.pop(leaf, "prior")))
+        self.open[leaf] = False
+        self.tree.visit(leaf)
+        if live:
+            self.live_since_best += 1
+        if status == Status.OK and latency_us is not None:
+            self.residuals.add(leaf, float(np.log(latency_us)))
+            if latency_us < self.best_us:
+                self.best, self.best_us = leaf, latency_us
+            if latency_us < self._record_us * (1.0 - RESOLUTION):
+                self._record_us = latency_us
+                self.live_since_best = 0
+        elif status == Status.TIMEOUT:
+            self._prune_larger(leaf)
+
+    def _prune_larger(self, leaf: int) -> None:
+        """Closes the leaves of the same tier whose unrolled code is at least as large as one that timed out."""
+        columns = [table.NAMES.index(name) for name in _UNROLLED]
+        kind = [place for place, name in enumerate(table.NAMES) if name.startswith("tier_")]
+        mine = self.features[leaf]
+        larger = (self.features[:, columns] >= mine[columns]).all(axis=1)
+        larger &= (self.features[:, kind] == mine[kind]).all(axis=1)
+        # Where a tier knows none of these features every leaf looks alike, and there is no ground to prune on.
+        if mine[columns].any():
+            hit = larger & self.open
+            if hit.any():
+                self.pruned[leaf] = int(np.count_nonzero(hit))
+                self.open &= ~larger
+
+    def finalists(self, tolerance: float, count: int) -> list[int]:
+        """The leaves to confirm: at most ``count``, within ``tolerance`` (a share) of the fastest, fastest first."""
+        ok = {a.leaf: a.latency_us for a in self.attempts if a.status == Status.OK and a.latency_us is not None}
+        near = [leaf for leaf, us in ok.items() if us <= self.best_us * (1.0 + tolerance)]
+        return sorted(near, key=lambda leaf: (ok[leaf], leaf))[:count]
