@@ -16,7 +16,7 @@ import socket
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +65,24 @@ def decode(line: bytes) -> Entry:
     if b"%08x" % zlib.crc32(text) != checksum:
         raise ValueError("checksum does not match")
     data = json.loads(text)
-    if data["table"] not in TABLES:
-        raise ValueError(f"unknown table {data['table']!r}")
-    return Entry(data["table"], data["key"], data["stamp"], data["row"])
+    table, row = data["table"], data["row"]
+    if table not in TABLES:
+        raise ValueError(f"unknown table {table!r}")
+    required, known = _FIELDS[table]
+    if missing := required - row.keys():
+        raise ValueError(f"{table} row without {', '.join(sorted(missing))}")
+    if strange := row.keys() - known:
+        raise ValueError(f"{table} row with the unknown {', '.join(sorted(strange))}: written by a newer emmy")
+    return Entry(table, data["key"], data["stamp"], row)
+
+
+def _fields(cls: type[Any]) -> tuple[frozenset[str], frozenset[str]]:
+    """(fields without a default, all fields)."""
+    required = frozenset(f.name for f in fields(cls) if f.default is MISSING)
+    return required, frozenset(f.name for f in fields(cls))
+
+
+_FIELDS = {table: _fields(cls) for table, cls in TABLES.items()}
 
 
 @dataclass(slots=True)
@@ -149,7 +164,7 @@ class Journal:
             return []
 
     def read(self, segments: Iterable[Path] | None = None) -> tuple[list[Entry], list[DamagedLine]]:
-        """Rows of the segments (all by default) and the lines that are damaged. A segment removed meanwhile is skipped."""
+        """Rows of the segments (all by default), and their damaged lines. A segment removed meanwhile is skipped."""
         entries: list[Entry] = []
         damaged: list[DamagedLine] = []
         for path in self.segments() if segments is None else segments:
@@ -177,7 +192,7 @@ def read_segment(path: Path) -> Iterator[Entry | DamagedLine]:
 
 @dataclass(slots=True)
 class Abandoned:
-    """A segment without a living writer, locked by us until ``release``. Lock it before reading: then nothing is added."""
+    """A segment without a living writer, locked until ``release``. Locked before it is read, it cannot grow after."""
 
     path: Path
     handle: int

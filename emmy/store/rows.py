@@ -74,7 +74,8 @@ class VariantRow:
 class AbRow:
     """One candidate in one process of an interleaved A/B run.
 
-    run: id of the A/B run. label: ``greedy``, ``golden 0``, ``eager``. origin: ``greedy``, ``golden``, ``ab``, ``reference``.
+    run: id of the A/B run. label: ``greedy``, ``golden 0``, ``eager``.
+    origin: ``greedy``, ``golden``, ``ab``, ``reference``.
     rounds: JSON list of microseconds, one a round, NaN-free; candidates of one (run, process) share the round index.
     """
 

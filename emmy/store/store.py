@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import polars as pl
 
 from emmy.bench.records import Measurement
 from emmy.errors import InputError
+from emmy.store import views
 from emmy.store.database import Database
 from emmy.store.journal import Abandoned, DamagedLine, Entry, Journal, journal_error, take_abandoned
 from emmy.store.rows import TABLES, Row, SweepRow, from_mapping, schema_of
@@ -180,12 +181,20 @@ class Store:
     ) -> Measurement | None:
         """The fastest OK measurement that was not abandoned; ``sweep`` None: of any sweep, ``lane`` None: of either."""
         frame = self.measurements(region, device, sweep, regime, protocol)
-        usable = frame.filter(pl.col("status") == "ok", ~pl.col("abandoned"), pl.col("median_us").is_not_null())
+        usable = views.usable(frame)
         if lane is not None:
             usable = usable.filter(pl.col("lane") == lane)
         if usable.is_empty():
             return None
         return from_mapping("measurement", usable.sort("median_us", "key").row(0, named=True))
+
+    def node_best(
+        self, prefix: Mapping[str, object], region: str, device: str, sweep: str | None, regime: str, protocol: str,
+        lane: str | None = None,
+    ) -> float | None:  # fmt: skip
+        """Best latency, µs, under a partial knob map: the minimum over the measured variants that share it."""
+        frame = self.measurements(region, device, sweep, regime, protocol)
+        return views.node_best(frame if lane is None else frame.filter(pl.col("lane") == lane), prefix)
 
     # ----------------------------------------------------------------------------------------------------- sweeps
 
@@ -267,10 +276,7 @@ class Store:
         sweep = sweep or self.current_sweep(device)
         if sweep is None:
             return
-        frame = self.measurements(region, device, sweep, regime).filter(
-            pl.col("status") == "ok",
-            ~pl.col("abandoned"),
-            pl.col("median_us").is_not_null(),
+        frame = views.usable(self.measurements(region, device, sweep, regime)).filter(
             pl.col("protocol").str.ends_with(".cold"),
             pl.lit(True) if lane is None else pl.col("lane") == lane,
         )
@@ -299,9 +305,7 @@ def frames_of(entries: Iterable[Entry]) -> dict[str, pl.DataFrame]:
 
 def _frame(table: str, entries: list[Entry]) -> pl.DataFrame:
     schema = schema_of(table)
-    defaults = {
-        f: getattr(TABLES[table], "__dataclass_fields__")[f].default for f in schema if f not in ("key", "stamp")
-    }
+    defaults = {item.name: item.default for item in fields(TABLES[table])}
     columns: dict[str, list[Any]] = {"key": [e.key for e in entries], "stamp": [e.stamp for e in entries]}
     for name, default in defaults.items():
         columns[name] = [entry.values.get(name, default) for entry in entries]
