@@ -1,7 +1,7 @@
 """The launch interface of a printed kernel.
 
 Arguments are passed in the order of ``Kernel.params``: buffers as pointers, size symbols and numbers by value with the
-width of their type (int32 for symbols; 16-bit floats and bool as the types below say), tensor maps by value (128 bytes).
+width of their type (int32 for symbols; see scalar_format for the narrow types), tensor maps by value (128 bytes).
 A launch has ``Kernel.block`` threads (x, y) a block.
 """
 

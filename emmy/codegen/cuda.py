@@ -8,6 +8,7 @@ from __future__ import annotations
 from emmy.codegen import abi
 from emmy.codegen.text import CannotPrint, Pointer, Printer, Template, aligned_offsets, float_digits, function, infix
 from emmy.codegen.text import operand_dtype as operand_dtype_of
+from emmy.codegen.words import CUDA_WORDS
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Call, Expr, Mem, Number, Var
 from emmy.ir.kernel import Atomic, BufferParam, Kernel, ScalarParam, ShuffleXor, Stmt, Store, View
@@ -96,14 +97,6 @@ TEMPLATES: dict[str, Template] = {
     "fma": Template("fma{f}({0}, {1}, {2})", "{0} * {1} + {2}", infix=True),
 }  # fmt: skip
 
-_RESERVED = frozenset(
-    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const constexpr continue "
-    "default delete do double else enum explicit export extern false float for friend goto half if inline int long "
-    "mutable namespace new not not_eq operator or or_eq private protected public register return short signed sizeof "
-    "static struct switch template this throw true try typedef typename union unsigned using virtual void volatile "
-    "while xor xor_eq vec smem max min exp log pow sin cos tan sqrt abs floor ceil round trunc fma erf".split()
-)
-
 _VEC = """template <typename T, int N>
 struct alignas(sizeof(T) * N) vec {
     T v[N];
@@ -117,7 +110,7 @@ class CudaPrinter(Printer):
         "tx": "threadIdx.x", "ty": "threadIdx.y", "bx": "blockIdx.x", "by": "blockIdx.y", "bz": "blockIdx.z",
         "tid": "threadIdx.x + threadIdx.y * {x}",
     }  # fmt: skip
-    reserved = _RESERVED
+    reserved = CUDA_WORDS
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
@@ -366,5 +359,5 @@ def scalar_constant(value: Number, dtype: DType) -> str:
 
 
 def emit(kernel: Kernel) -> str:
-    """CUDA C++ text of an expanded and legalised kernel. Raises CannotPrint for what other passes should have removed."""
+    """CUDA C++ text of an expanded and legalised kernel. Raises CannotPrint for what passes should have removed."""
     return CudaPrinter(kernel).emit()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from emmy.codegen.text import CannotPrint, Pointer, Printer, Template, float_digits, function, infix, operand_dtype
+from emmy.codegen.words import OPENCL_WORDS
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Call, Expr, Mem, Number
 from emmy.ir.kernel import Atomic, BufferParam, Kernel, ScalarParam, Store, View
@@ -97,14 +98,6 @@ TEMPLATES: dict[str, Template] = {
     "fma": Template("{0} * {1} + {2}", "{0} * {1} + {2}", infix=True),  # r += a * b beats fma() on CPUs
 }  # fmt: skip
 
-_RESERVED = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto half if inline int long "
-    "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool "
-    "kernel global local constant private uchar ushort uint ulong size_t image event_t sampler_t true false "
-    "max min add sub mul exp log sqrt sin cos tan erf pow select any all dot cross mix step sign clamp distance length "
-    "normalize fract floor ceil round trunc fma mad abs rotate barrier".split()
-)
-
 _SPACES = {"global": "__global", "shared": "__local"}
 
 
@@ -116,7 +109,7 @@ class OpenCLPrinter(Printer):
         "bx": "get_group_id(0)", "by": "get_group_id(1)", "bz": "get_group_id(2)",
         "tid": "get_local_id(0) + get_local_id(1) * {x}",
     }  # fmt: skip
-    reserved = _RESERVED
+    reserved = OPENCL_WORDS
 
     # -------------------------------------------------------------------------------------------- whole kernel
 
@@ -424,5 +417,5 @@ def scalar_constant(value: Number, dtype: DType) -> str:
 
 
 def emit(kernel: Kernel) -> str:
-    """OpenCL C text of an expanded and legalised kernel. Raises CannotPrint for what other passes should have removed."""
+    """OpenCL C text of an expanded and legalised kernel. Raises CannotPrint for what passes should have removed."""
     return OpenCLPrinter(kernel).emit()

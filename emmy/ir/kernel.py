@@ -39,7 +39,7 @@ THREAD_VARS = frozenset(("tid", "tx", "ty", "bx", "by", "bz"))
 
 @dataclass(frozen=True, slots=True)
 class BufferParam:
-    """A pointer parameter. ``writable`` False: const and restrict. ``align``: bytes the base is known to be aligned to."""
+    """A pointer parameter. ``writable`` False: const and restrict. ``align``: bytes its base is aligned to."""
 
     name: str
     dtype: DType
@@ -102,7 +102,7 @@ class Comment(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class View(Stmt):
-    """``name`` = pointer to element ``base`` (int64 expression) of ``buffer`` (a parameter, a shared array or a view)."""
+    """``name`` = pointer to element ``base`` (int64) of ``buffer`` (a parameter, a shared array or a view)."""
 
     name: str
     buffer: str
@@ -132,7 +132,7 @@ class Let(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class RegArray(Stmt):
-    """A register array of ``shape`` slots, each ``lanes`` wide; ``init`` fills every slot, None leaves them undefined."""
+    """A register array of ``shape`` slots, each ``lanes`` wide; ``init`` fills every slot; None: undefined."""
 
     name: str
     dtype: DType
@@ -255,7 +255,7 @@ class ShuffleXor(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Combine(Stmt):
-    """Merges the tuples that ``group`` consecutive threads hold in ``regs`` with ``monoid``; all of them get the result.
+    """Merges the tuples that ``group`` consecutive threads hold in ``regs`` with ``monoid``; all get the result.
 
     Threads ``[g * group, (g + 1) * group)`` of the linear thread index form group g. ``group`` is a power of two.
     Late expansion chooses shuffles (CUDA, inside a warp) and shared memory (``scratch``: one array a register,

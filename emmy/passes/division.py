@@ -29,10 +29,11 @@ def plain_divisions(kernel: Kernel) -> Kernel:
         return False
 
     def rule(node: Expr) -> Expr | None:
-        if isinstance(node, Call) and node.fn in ("floordiv", "mod") and node.dtype.is_int:
-            if all(nonnegative(arg) for arg in node.args):
-                return call("quot" if node.fn == "floordiv" else "rem", *node.args)
-        return None
+        if not (isinstance(node, Call) and node.fn in ("floordiv", "mod") and node.dtype.is_int):
+            return None
+        if not all(nonnegative(arg) for arg in node.args):
+            return None
+        return call("quot" if node.fn == "floordiv" else "rem", *node.args)
 
     def visit(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         out = []

@@ -15,7 +15,7 @@ from emmy.passes.division import plain_divisions
 
 @dataclass(frozen=True, slots=True)
 class Widths:
-    """``arithmetic``: most lanes of a computed value. ``access_bytes``: widest aligned access kept whole beyond that."""
+    """``arithmetic``: most lanes of a computed value. ``access_bytes``: widest aligned access kept whole."""
 
     arithmetic: int
     access_bytes: int
@@ -204,10 +204,10 @@ def _joined(parts: tuple[Expr, ...], dtype: object) -> Expr:
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
-    if isinstance(first, Lane) and first.value.dtype == dtype and first.value.lanes == len(parts):
-        if all(isinstance(p, Lane) and p.value == first.value and p.lane == k for k, p in enumerate(parts)):
-            return first.value
-    return Pack(parts)
+    if not (isinstance(first, Lane) and first.value.dtype == dtype and first.value.lanes == len(parts)):
+        return Pack(parts)
+    in_order = all(isinstance(p, Lane) and p.value == first.value and p.lane == k for k, p in enumerate(parts))
+    return first.value if in_order else Pack(parts)
 
 
 def _reads_lanes_of(value: Expr, name: str) -> bool:
