@@ -1,0 +1,250 @@
+"""The scalar tier: contractions as register tiles of ordinary arithmetic, on every device.
+
+A CPU runs one thread a block and explicit vectors (PoCL turns a float16 into one register); a GPU runs hundreds of
+threads that share operand tiles through a shared-memory ring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emmy.device.base import Capabilities
+from emmy.errors import Refused
+from emmy.ir.dtype import DType
+from emmy.ir.nest import Region
+from emmy.ir.plan import Plan
+from emmy.passes.contraction import Contraction, match_contraction
+from emmy.passes.lower.scalar import ScalarLeaf, lower_scalar
+from emmy.schedule.knobs import OFF, KnobKey, KnobMap, KnobValue, Raster, Reduce, ScalarTile, Split, Stage
+from emmy.schedule.tiers.base import Columns, Rule, Tier, concat, product, rule
+
+TRANSPORTS = ("", "sync", "async")
+"""Codes of the transport column; 0: operands are read straight from memory."""
+
+
+def lanes_of(fn: Any, caps: Capabilities, dtype: DType) -> Any:
+    """Width of a fragment's vectors: the largest power of two that divides fn, up to the device's vector."""
+    widest = caps.vector_lanes(dtype.compute.nbytes)
+    return np.minimum(np.asarray(fn) & -np.asarray(fn), widest)
+
+
+@rule("threads_fit")
+def _threads_fit(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    return c["n"] * c["m"] <= caps.max_threads
+
+
+@rule("registers_fit")
+def _registers_fit(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # a CPU's compiler spills what does not fit, gently at first: half as much again is still worth a look
+    limit = caps.registers * 3 // 2 if caps.kind == "cpu" else caps.registers
+    return _registers(caps, problem, c) <= limit
+
+
+@rule("shared_memory_fits")
+def _smem_fits(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    return _smem(problem, c) <= caps.smem_bytes
+
+
+@rule("transport_offered")
+def _transport_offered(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    offered = np.array([not name or name in caps.transports for name in TRANSPORTS])
+    return offered[c["transport"]] & ((c["transport"] == 0) == (c["depth"] == 0))
+
+
+@rule("tile_within_problem")
+def _tile_within(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # a tile may overhang the problem, but not by a whole tile: the next smaller one would do the same work
+    _, m, n, _ = problem.sizes
+    return ((c["m"] * c["fm"] < 2 * max(m, 1)) | (c["m"] * c["fm"] == 1)) & (
+        (c["n"] * c["fn"] < 2 * max(n, 1)) | (c["n"] * c["fn"] == 1)
+    )
+
+
+@rule("vector_clamp_inside")
+def _vector_inside(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # edge vectors are read at the last whole vector of the row, which must exist
+    n = problem.size(problem.n)
+    lanes = lanes_of(c["fn"], caps, problem.comp.dtype)
+    symbolic = bool(problem.region.symbols) and problem.n.extent.__class__.__name__ != "Const"
+    return np.asarray(lanes <= max(n, 1)) & ~np.asarray(symbolic & (lanes > 1))
+
+
+@rule("split_within_k")
+def _split_within(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    return (c["split"] == 1) | (c["split"] * c["k"] <= problem.size(problem.k))
+
+
+@rule("atomics_need_plain_f32_sum")
+def _atomics(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    plain = len(problem.epilogue) == 1 and problem.epilogue[0][1] is None
+    f32 = problem.epilogue[0][0].tensor.dtype == DType.F32
+    return (c["atomic"] == 0) | ((c["split"] > 1) & bool(caps.atomics_f32 and plain and f32))
+
+
+@rule("split_one_k_axis")
+def _split_one_axis(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    return (c["split"] == 1) | (not problem.k_outer)
+
+
+@rule("staged_in_order")
+def _staged(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    return (c["depth"] == 0) | (not problem.k_outer)
+
+
+@rule("group_within_rows")
+def _group(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    _, m, _, _ = problem.sizes
+    return (c["group"] == 0) | (c["group"] * c["m"] * c["fm"] < 2 * m)
+
+
+class ScalarTier(Tier):
+    """Contractions on scalar threads; knobs TILE, REDUCE, STAGE and RASTER."""
+
+    name: ClassVar[str] = "scalar"
+    rules: ClassVar[tuple[Rule, ...]] = (
+        _threads_fit, _registers_fit, _smem_fits, _transport_offered, _tile_within, _vector_inside, _split_within,
+        _split_one_axis, _staged, _atomics, _group,
+    )  # fmt: skip
+
+    def match(self, region: Region, caps: Capabilities) -> Contraction:
+        return match_contraction(region)
+
+    def grid(self, problem: Contraction, caps: Capabilities, fast_math: bool) -> Columns:
+        common = {"split": (1, 2, 4, 8), "atomic": (0, 1), "group": (0, 4, 8)}
+        if caps.kind == "cpu":
+            wide = caps.vector_lanes(problem.comp.dtype.compute.nbytes)
+            fn = sorted({max(1, wide // 2), wide, 2 * wide, 3 * wide, 4 * wide, 6 * wide, 8 * wide} | {1, 4})
+            return concat([
+                product(n=(1,), m=(1,), fn=fn, fm=(1, 2, 3, 4, 6, 8, 12, 16), k=(1, 2, 4, 8), depth=(0,),
+                        transport=(0,), **common),
+                product(n=(1,), m=(1, 4, 8), fn=fn, fm=(4, 6, 8, 12), k=(32, 64, 128, 256), depth=(1,), transport=(1,),
+                        **common),
+                product(n=(1, 2, 4), m=(4, 8, 16), fn=(wide, 2 * wide), fm=(2, 4, 6), k=(4, 8), depth=(0,),
+                        transport=(0,), **common),
+            ])  # fmt: skip
+        staged = product(n=(8, 16, 32), m=(4, 8, 16, 32), fn=(2, 4, 8, 16), fm=(1, 2, 4, 8), k=(8, 16, 32, 64),
+                         depth=(1, 2, 3), transport=(1, 2), **common)  # fmt: skip
+        plain = product(n=(8, 16, 32), m=(4, 8, 16, 32), fn=(1, 2, 4), fm=(1, 2, 4), k=(4, 8), depth=(0,),
+                        transport=(0,), **common)  # fmt: skip
+        return concat([staged, plain])
+
+    def knobs(self, problem: Contraction, columns: Columns, row: int) -> KnobMap:
+        v = {name: int(column[row]) for name, column in columns.items()}
+        split = Split(v["split"], "a" if v["atomic"] else "k") if v["split"] > 1 else None
+        values: dict[str, KnobValue] = {
+            "FUSE": OFF,
+            "TILE": ScalarTile(v["n"], v["m"], v["fn"], v["fm"], v["k"]),
+            "REDUCE": Reduce(split) if split else OFF,
+            "STAGE": Stage(v["depth"], TRANSPORTS[v["transport"]]) if v["depth"] else OFF,  # type: ignore[arg-type]
+            "WSPEC": OFF,
+            "RASTER": Raster(f"g{v['group']}") if v["group"] else OFF,
+        }
+        return KnobMap(tuple((KnobKey.parse(name), value) for name, value in values.items()))
+
+    def read(self, problem: Contraction, knobs: KnobMap) -> Columns:
+        tile = knobs.get("TILE")
+        if not isinstance(tile, ScalarTile) or tile.k is None:
+            raise Refused("scalar_tile", found=f"TILE={tile}", expected="a scalar tile with a k step: n1x1/f64x6/k4")
+        if knobs.get("FUSE", OFF) != OFF or knobs.get("WSPEC", OFF) != OFF:
+            raise Refused("scalar_families", found=str(knobs), expected="FUSE and WSPEC off")
+        reduce, stage, raster = knobs.get("REDUCE", OFF), knobs.get("STAGE", OFF), knobs.get("RASTER", OFF)
+        split = reduce.split if isinstance(reduce, Reduce) else None
+        if isinstance(reduce, Reduce) and (reduce.cooperative is not None or split is None or split.how == "c"):
+            raise Refused("scalar_reduce", found=f"REDUCE={reduce}", expected="'', gNk or gNa")
+        if isinstance(raster, Raster) and (raster.group is None or raster.cluster or raster.persistent):
+            raise Refused("scalar_raster", found=f"RASTER={raster}", expected="'' or gN")
+        if isinstance(stage, Stage) and stage.transport not in TRANSPORTS:
+            raise Refused("scalar_stage", found=f"STAGE={stage}", expected="'', dN/sync or dN/async")
+        group = raster.group if isinstance(raster, Raster) else 0
+        values = {
+            "n": tile.n, "m": tile.m, "fn": tile.fn, "fm": tile.fm, "k": tile.k,
+            "depth": stage.depth if isinstance(stage, Stage) else 0,
+            "transport": TRANSPORTS.index(stage.transport) if isinstance(stage, Stage) else 0,
+            "split": split.parts if split else 1, "atomic": int(split is not None and split.how == "a"),
+            "group": group or 0,
+        }  # fmt: skip
+        return {name: np.array([value], dtype=np.int32) for name, value in values.items()}
+
+    def labels(self, problem: Contraction, columns: Columns) -> Mapping[str, NDArray[np.int64]]:
+        c = {name: column.astype(np.int64) for name, column in columns.items()}
+        return {
+            "cta": c["m"] * c["fm"] * 65536 + c["n"] * c["fn"],
+            "warp": c["fm"] * 65536 + c["fn"],
+            "k": c["k"],
+            "reduce": c["split"] * 2 + c["atomic"],
+            "stage": c["depth"] * 4 + c["transport"],
+            "raster": c["group"],
+        }
+
+    def features(self, problem: Contraction, caps: Capabilities, columns: Columns) -> dict[str, NDArray[np.float64]]:
+        c = {name: column.astype(np.float64) for name, column in columns.items()}
+        batch, m, n, k = problem.sizes
+        nbytes = problem.comp.dtype.compute.nbytes
+        lanes = lanes_of(columns["fn"], caps, problem.comp.dtype).astype(np.float64)
+        block_m, block_n = c["m"] * c["fm"], c["n"] * c["fn"]
+        tiles_m, tiles_n = np.ceil(max(m, 1) / block_m), np.ceil(max(n, 1) / block_n)
+        blocks = tiles_m * tiles_n * batch * c["split"]
+        waves = blocks / caps.units
+        registers = _registers(caps, problem, columns).astype(np.float64)
+        block_bytes = (block_m + block_n) * k / c["split"] * nbytes
+        fewest = max(1.0, float(batch * (m * k + k * n) * nbytes))
+        smem = _smem(problem, columns).astype(np.float64)
+        steps = np.ceil(k / (c["k"] * c["split"]))
+        return {
+            "threads": c["n"] * c["m"],
+            "blocks": blocks,
+            "waves": waves,
+            "tail_units": 1.0 - waves / np.ceil(np.maximum(waves, 1e-9)),
+            "tail_m": 1.0 - m / (tiles_m * block_m),
+            "tail_n": 1.0 - n / (tiles_n * block_n),
+            "vector_share": lanes / caps.vector_lanes(nbytes),
+            "fragment": c["fm"] * c["fn"] / lanes,
+            "registers": registers,
+            "spill": np.maximum(0.0, registers - caps.registers),
+            "intensity": 2 * c["fm"] * c["fn"] / ((c["fm"] + c["fn"]) * nbytes),
+            "block_bytes": block_bytes,
+            "traffic": block_bytes * blocks / fewest,
+            "smem_bytes": smem,
+            "smem_share": smem / max(1, caps.smem_bytes),
+            "stage_depth": c["depth"],
+            "k_step": c["k"],
+            "k_unroll": np.where(c["depth"] > 0, 1.0, c["k"]),
+            "split": c["split"],
+            "atomic": c["atomic"],
+            "barriers": np.where(c["depth"] > 0, steps * np.where(c["depth"] > 1, 1, 2), 0.0),
+            "work_thread": c["fm"] * c["fn"] * k / c["split"],
+            "grouped": (c["group"] > 0).astype(np.float64),
+            "l1_share": np.minimum(4.0, (block_m + block_n) * np.minimum(k, 64) * nbytes / 32768),
+            "launches": 1.0 + (c["split"] > 1),
+        }
+
+    def lower(self, problem: Contraction, caps: Capabilities, columns: Columns) -> Plan:
+        reason = self.refuse(problem, caps, columns)
+        if reason is not None:
+            raise reason
+        v = {name: int(column[0]) for name, column in columns.items()}
+        lanes = int(lanes_of(v["fn"], caps, problem.comp.dtype))
+        leaf = ScalarLeaf(v["n"], v["m"], v["fn"], v["fm"], v["k"], lanes, v["split"], bool(v["atomic"]), v["depth"],
+                          TRANSPORTS[v["transport"]], v["group"])  # fmt: skip
+        return lower_scalar(problem, leaf, problem.region.name, str(self.knobs(problem, columns, 0)))
+
+
+def _registers(caps: Capabilities, problem: Contraction, c: Columns) -> NDArray[np.int64]:
+    """Accumulators, a row of b and one of a: vector registers on a CPU, 32-bit registers on a GPU."""
+    lanes = lanes_of(c["fn"], caps, problem.comp.dtype)
+    if caps.kind == "cpu":
+        columns = c["fn"] // lanes
+        return np.asarray(c["fm"] * columns + columns + 1, dtype=np.int64)
+    words = max(1, problem.comp.dtype.compute.nbytes // 4)
+    return np.asarray((c["fm"] * c["fn"] + 2 * (c["fm"] + c["fn"])) * words + 24, dtype=np.int64)
+
+
+def _smem(problem: Contraction, c: Columns) -> NDArray[np.int64]:
+    """Bytes of the ring: an a tile and a b tile a slot, in the compute type."""
+    nbytes = problem.comp.dtype.compute.nbytes
+    slot = (c["m"] * c["fm"] + c["n"] * c["fn"]).astype(np.int64) * c["k"]
+    return np.asarray(np.where(c["depth"] > 0, slot * c["depth"] * nbytes, 0), dtype=np.int64)
