@@ -74,6 +74,10 @@ class Search:
     def live(self) -> int:
         return sum(attempt.live for attempt in self.attempts)
 
+    def origin(self, leaf: int) -> str:
+        """Why the leaf asked for last was chosen: ``prior`` or ``explore``."""
+        return self._origin.get(leaf, "prior")
+
     def ask(self) -> int | None:
         """The leaf to measure next, or None when the search is over. Asking twice without telling repeats."""
         if self.done:
