@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 
 from emmy.bench.artefact import Artefact
-from emmy.bench.jobs import Reply
+from emmy.bench.jobs import Reply, Row
+from emmy.bench.protocol import PROCESSES, ROUNDS, ConfirmResult
 from emmy.bench.records import Status
 from emmy.errors import InputError
 
@@ -36,9 +37,12 @@ class Leaf:
     knobs: str
 
 
+What = Artefact | Leaf
+
+
 @dataclass(slots=True)
 class ReplayBench:
-    """Answers like a bench, from the rows of ``recording`` (as ``export`` writes it).
+    """Answers like ``emmy.bench.protocol.Bench``, from the rows of ``recording`` (as ``export`` writes it).
 
     A reply depends on the variant, the regime, the protocol and ``seed`` alone, never on the order of the calls: its
     median is drawn from a log-normal with the recorded median and quartiles, as a repeated measurement would be.
@@ -62,7 +66,7 @@ class ReplayBench:
         self._rows = {}
         self._leaf_of = {}
         for row in frame.iter_rows(named=True):
-            self._rows[row["region"], row["knobs"], row["regime"], row["protocol"].split(".")[0]] = row
+            self._rows[row["region"], row["knobs"], row["regime"], _protocol(row["protocol"])] = row
             self._leaf_of[row["plan_digest"]] = (row["region"], row["knobs"])
 
     def leaves(self, region: str | None = None) -> list[Leaf]:
@@ -70,35 +74,62 @@ class ReplayBench:
         pairs = dict.fromkeys((r, k) for r, k, _, _ in self._rows if region in (None, r))
         return [Leaf(r, k) for r, k in pairs]
 
+    def __enter__(self) -> ReplayBench:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    def qualify(self, what: What, reference_set: Any = None, regime: str = "O3", lane: str = "std") -> Reply:
+        """How the recorded screening ended, with its latency as the rough one."""
+        return replace(self.screen(what, regime=regime), median_us=None, low_us=None, high_us=None, samples=0)
+
     def screen(
-        self, what: Artefact | Leaf, reference_set: Any = None, best_us: float | None = None, regime: str = "O3"
+        self,
+        what: What,
+        reference_set: Any = None,
+        best_us: float | None = None,
+        regime: str = "O3",
+        lane: str = "std",
+        cache: str = "cold",
     ) -> Reply:
         """The recorded screening of a variant with fresh noise; ``not_recorded`` for one that is not in the file."""
-        return self._reply(what, regime, "screen")
+        return self._reply(what, regime, f"screen.{cache}")
 
-    def confirm(self, what: Artefact | Leaf, reference_set: Any = None, regime: str = "O3") -> Reply:
-        """The recorded confirmation, else the screening; ``not_recorded`` for a variant that is not in the file."""
-        return self._reply(what, regime, "confirm", "screen")
+    def confirm(
+        self,
+        rows: Sequence[Row],
+        reference_set: Any = None,
+        sources: Sequence[Any] = (),
+        processes: int = PROCESSES,
+        rounds: int = ROUNDS,
+        cache: str = "cold",
+        seed: int = 0,
+    ) -> ConfirmResult:
+        """A comparison drawn from the recorded confirmations, else screenings; a ``Leaf`` may stand for an artefact.
 
-    def rounds(
-        self, rows: Sequence[Artefact | Leaf], *, processes: int = 6, rounds: int = 8, regime: str = "O3"
-    ) -> list[list[list[float]]]:
-        """Microseconds per row, process and round of an interleaved comparison. Raises InputError for a row not OK."""
-        return [[self._round_us(what, regime, process, rounds) for process in range(processes)] for what in rows]
+        Half of a row's variance is common to a process, as between fresh processes. References are not recorded.
+        """
+        seconds: dict[str, tuple[tuple[float, ...], ...]] = {}
+        replies = {source.label: Reply(Status.NOT_RECORDED, "references are not recorded") for source in sources}
+        for row in rows:
+            reply = self._reply(row.artefact, row.regime, f"confirm.{cache}", f"screen.{cache}")
+            found = self._find(row.artefact, row.regime, f"confirm.{cache}", f"screen.{cache}")
+            if found is None or not reply.ok:
+                replies[row.label], seconds[row.label] = reply, ()
+                continue
+            series = tuple(self._rounds(found, row.label, seed * 1000 + number, rounds) for number in range(processes))
+            low, median, high = np.quantile(np.concatenate(series) * 1e6, (0.25, 0.5, 0.75)).tolist()
+            seconds[row.label] = series
+            replies[row.label] = replace(reply, median_us=median, low_us=low, high_us=high, samples=processes * rounds)
+        seconds |= {source.label: () for source in sources}
+        return ConfirmResult(seconds, replies)
 
-    def _round_us(self, what: Artefact | Leaf, regime: str, process: int, rounds: int) -> list[float]:
-        row = self._find(what, regime, "confirm", "screen")
-        if row is None or row["status"] != Status.OK:
-            raise InputError(
-                "comparison", found=f"{what} is {row['status'] if row else 'not recorded'}", expected="ok rows"
-            )
-        noise = self._random(row, f"ab {process}").normal(size=rounds + 1)
-        sigma = _sigma(row)
-        # Half of the variance is common to a process, as one sees it between fresh processes.
-        shared = math.sqrt(0.5) * sigma * noise[0]
-        return [row["median_us"] * math.exp(shared + math.sqrt(0.5) * sigma * n) for n in noise[1:].tolist()]
+    def _rounds(self, row: dict[str, Any], label: str, process: int, rounds: int) -> tuple[float, ...]:
+        noise = self._random(row, f"confirm {label} {process}").normal(size=rounds + 1) * math.sqrt(0.5) * _sigma(row)
+        return tuple((row["median_us"] * 1e-6 * np.exp(noise[0] + noise[1:])).tolist())
 
-    def _reply(self, what: Artefact | Leaf, regime: str, *protocols: str) -> Reply:
+    def _reply(self, what: What, regime: str, *protocols: str) -> Reply:
         row = self._find(what, regime, *protocols)
         if row is None:
             return Reply(Status.NOT_RECORDED, f"no {regime} measurement of this variant in {self.recording.name}")
@@ -112,7 +143,7 @@ class ReplayBench:
         low, median, high = (row[name] * shift for name in ("low_us", "median_us", "high_us"))
         return Reply(Status.OK, "", median, low, high, samples, median, **kept)
 
-    def _find(self, what: Artefact | Leaf, regime: str, *protocols: str) -> dict[str, Any] | None:
+    def _find(self, what: What, regime: str, *protocols: str) -> dict[str, Any] | None:
         leaf = (what.region, what.knobs) if isinstance(what, Leaf) else self._leaf_of.get(what.plan_digest)
         if leaf is None:
             return None
@@ -163,3 +194,9 @@ def _sigma(row: dict[str, Any]) -> float:
     if not low or not high or high <= low:
         return 0.0
     return math.log(high / low) / (2 * QUARTILE)
+
+
+def _protocol(label: str) -> str:
+    """``screen.v1.cold`` → ``screen.cold``: a recording serves later versions of the protocol."""
+    name, _, rest = label.partition(".")
+    return f"{name}.{rest.partition('.')[2]}"

@@ -55,7 +55,8 @@ def test_a_row_comes_back_as_it_was(store: Store, table: str, folded: bool) -> N
 @pytest.mark.parametrize("folded", [False, True])
 def test_a_measurement_comes_back_with_every_field(store: Store, measurement: Build, folded: bool) -> None:
     row = measurement(1, status=Status.WRONG_RESULT, median_us=None, low_us=None, high_us=None,
-                      error="rel 0.5 > 1e-3\n\x1f×", rel_error=0.5, registers=255, spills=4, warnings="C7504", abandoned=True)  # fmt: skip
+                      error="rel 0.5 > 1e-3\n\x1f×", rel_error=0.5, registers=255, spills=4, warnings="C7504",
+                      abandoned=True)  # fmt: skip
     store.append(row)
     if folded:
         store.fold()
@@ -280,6 +281,7 @@ def test_every_row_key_depends_on_what_identifies_the_row() -> None:
 
 
 def test_importing_the_command_loads_neither_duckdb_nor_polars() -> None:
-    code = "import sys, emmy, emmy.cli.main; print([m for m in ('duckdb', 'polars', 'numpy', 'torch') if m in sys.modules])"
+    heavy = "('duckdb', 'polars', 'numpy', 'torch')"
+    code = f"import sys, emmy, emmy.cli.main; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
