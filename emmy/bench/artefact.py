@@ -18,7 +18,7 @@ from emmy.ir.plan import Launch, Memset, Plan
 
 @dataclass(frozen=True, slots=True)
 class BufferSpec:
-    """A buffer at one set of sizes. role: ``in``, ``out`` or ``work``; shape, strides in elements (empty: row-major)."""
+    """A buffer at one set of sizes, in elements; no strides: row-major. role: ``in``, ``out`` or ``work``."""
 
     name: str
     dtype: str
@@ -76,8 +76,13 @@ class Artefact:
     @property
     def plan_digest(self) -> str:
         """Digest of sources, options, arguments and sizes; the compiler's version is a field of the measurement."""
-        return digest({"language": self.language, "options": self.options,
-                       "kernels": [asdict(k) for k in self.kernels], "cases": [asdict(c) for c in self.cases[:1]]})  # fmt: skip
+        content = {
+            "language": self.language,
+            "options": self.options,
+            "kernels": [asdict(kernel) for kernel in self.kernels],
+            "cases": [asdict(case) for case in self.cases[:1]],
+        }
+        return digest(content)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -89,10 +94,7 @@ class Artefact:
             data["name"],
             data["language"],
             tuple(data["options"]),
-            tuple(
-                KernelSpec(k["name"], k["source"], (k["block"][0], k["block"][1]), k["smem_bytes"],
-                           tuple((a[0], a[1], a[2]) for a in k["args"])) for k in data["kernels"]  # fmt: skip
-            ),
+            tuple(_kernel(k) for k in data["kernels"]),
             tuple(_case(c) for c in data["cases"]),
             data["flops"],
             data["bytes_min"],
@@ -100,8 +102,15 @@ class Artefact:
         )
 
 
+def _kernel(data: Mapping[str, Any]) -> KernelSpec:
+    args = tuple((a[0], a[1], a[2]) for a in data["args"])
+    return KernelSpec(data["name"], data["source"], (data["block"][0], data["block"][1]), data["smem_bytes"], args)
+
+
 def _case(data: Mapping[str, Any]) -> Case:
-    buffers = tuple(BufferSpec(b["name"], b["dtype"], tuple(b["shape"]), b["role"], tuple(b["strides"])) for b in data["buffers"])
+    buffers = tuple(
+        BufferSpec(b["name"], b["dtype"], tuple(b["shape"]), b["role"], tuple(b["strides"])) for b in data["buffers"]
+    )
     steps = tuple(
         StepSpec(s["kernel"], (s["grid"][0], s["grid"][1], s["grid"][2]), tuple(s["bindings"]), s["value"])
         for s in data["steps"]
@@ -119,13 +128,18 @@ def build_artefact(
     for launch in plan.launches:
         kernel = launch.kernel
         if kernel.name not in kernels:
-            args = tuple((p.name, "buffer", p.dtype.value) if isinstance(p, BufferParam)
-                         else (p.name, "scalar", getattr(p, "dtype", "map")) for p in kernel.params)  # fmt: skip
-            kernels[kernel.name] = KernelSpec(kernel.name, render(kernel, language), kernel.block, kernel.smem_bytes, args)
+            args = tuple(
+                (p.name, "buffer", p.dtype.value)
+                if isinstance(p, BufferParam)
+                else (p.name, "scalar", str(getattr(p, "dtype", "map")))
+                for p in kernel.params
+            )
+            source = render(kernel, language)
+            kernels[kernel.name] = KernelSpec(kernel.name, source, kernel.block, kernel.smem_bytes, args)
     sizes = ({s.name: s.hint for s in plan.symbols}, *extra_sizes)
     cases = tuple(_case_at(plan, values) for values in sizes)
-    return Artefact(plan.name, language, options, tuple(kernels.values()), cases, plan.flops, plan.bytes_min,
-                    plan.deterministic)  # fmt: skip
+    flops, bytes_min = plan.flops, plan.bytes_min
+    return Artefact(plan.name, language, options, tuple(kernels.values()), cases, flops, bytes_min, plan.deterministic)
 
 
 def _tensor_at(tensor: Tensor, role: str, values: Mapping[str, int]) -> BufferSpec:

@@ -39,7 +39,7 @@ TOLERANCES: dict[tuple[str, str], Tolerance] = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``rel_error`` is the norm's (for integers the share of wrong elements); ``reason`` is empty for a right result."""
+    """``rel_error``: the norm's, for integers the share of wrong elements. ``reason``: empty for a right result."""
 
     rel_error: float
     reason: str = ""
@@ -56,13 +56,19 @@ def sentinel(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return out
 
 
-def compare(out: np.ndarray, reference: np.ndarray, scale: np.ndarray | None, dtype: str, tolerance: Tolerance) -> Verdict:
+def compare(
+    out: np.ndarray, reference: np.ndarray, scale: np.ndarray | None, dtype: str, tolerance: Tolerance
+) -> Verdict:
     """Compares one output (storage type) with its reference (float64, or integers), both of the same shape."""
     if out.size == 0:
         return Verdict(0.0)
     if dtype not in FLOATS:
         wrong = int(np.count_nonzero(logical(out, dtype) != reference))
-        reason = f"{wrong} of {out.size} elements differ, first at {_first(logical(out, dtype) != reference)}" if wrong else ""
+        reason = (
+            f"{wrong} of {out.size} elements differ, first at {_first(logical(out, dtype) != reference)}"
+            if wrong
+            else ""
+        )
         return Verdict(wrong / out.size, reason)
     flat, expected = out.reshape(-1), reference.reshape(-1)
     limits = None if scale is None else scale.reshape(-1)
@@ -91,10 +97,10 @@ def compare(out: np.ndarray, reference: np.ndarray, scale: np.ndarray | None, dt
             if ratio[at] > worst:
                 worst, worst_at = float(ratio[at]), start + at
     if not_finite >= 0:
-        place = np.unravel_index(not_finite, out.shape)
+        place = _place(np.unravel_index(not_finite, out.shape))
         found = logical(flat[not_finite : not_finite + 1], dtype)[0]
         what = "not written" if np.isnan(found) else "not finite"
-        return Verdict(float("inf"), f"{what}: {found} at {_place(place)}, expected {expected[not_finite]:g}")
+        return Verdict(float("inf"), f"{what}: {found} at {place}, expected {expected[not_finite]:g}")
     rel = float(np.sqrt(error2 / norm2)) if norm2 > 0 else float(np.sqrt(error2))
     if rel > tolerance.norm:
         return Verdict(rel, f"relative error {rel:.2e}, at most {tolerance.norm:g} allowed")

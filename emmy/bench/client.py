@@ -64,7 +64,9 @@ class Worker:
     device: name for ``open_device``. cache_dir: the OpenCL runtime's binary cache. torch: import torch at the start.
     """
 
-    def __init__(self, device: str, cache_dir: Path | None = None, torch: bool = False, threads: int | None = None) -> None:
+    def __init__(
+        self, device: str, cache_dir: Path | None = None, torch: bool = False, threads: int | None = None
+    ) -> None:
         self.device = device
         self.cache_dir = cache_dir
         self.torch = torch
@@ -73,7 +75,8 @@ class Worker:
         self.starts = 0
         self.name = ""
         self._ready = False
-        self._stderr = tempfile.TemporaryFile()
+        # Open for the life of the worker: every process it becomes writes there.
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
 
     def __enter__(self) -> Worker:
         return self
@@ -107,9 +110,9 @@ class Worker:
         self.start()
         if self._ready:
             return
-        assert self.process is not None and self.process.stdout is not None
+        _, replies = self._pipes()
         try:
-            message = wire.receive(self.process.stdout.fileno(), time.monotonic() + START_DEADLINE_S)
+            message = wire.receive(replies, time.monotonic() + START_DEADLINE_S)
         except (wire.Closed, wire.Expired) as end:
             why = self._death() if isinstance(end, wire.Closed) else f"not ready after {START_DEADLINE_S:g} s"
             self.kill()
@@ -128,12 +131,12 @@ class Worker:
         """
         limits = {**DEADLINES_S, **(deadlines or {})}
         self.wait_ready()
-        assert self.process is not None and self.process.stdin is not None and self.process.stdout is not None
+        jobs, replies = self._pipes()
         started, phase = time.monotonic(), "start"
         try:
-            wire.send(self.process.stdin.fileno(), job)
+            wire.send(jobs, job)
             while True:
-                message = wire.receive(self.process.stdout.fileno(), time.monotonic() + limits[phase])
+                message = wire.receive(replies, time.monotonic() + limits[phase])
                 if "reply" in message:
                     if message.get("retire"):
                         self.kill()
@@ -144,10 +147,8 @@ class Worker:
             text = f"{phase} took longer than {limits[phase]:g} s; the worker was killed"
             return Outcome(None, Status.TIMEOUT, text, time.monotonic() - started)
         except wire.Closed:
-            status = Status.COMPILE_FAILED if phase == "compile" else Status.LAUNCH_FAILED
-            if phase in ("start", "reference"):
-                status = Status.BENCH_FAIL
             why = self._death()
+            status = _death_status(phase, why)
             self.kill()
             return Outcome(None, status, f"the worker died in phase {phase}: {why}", time.monotonic() - started)
         except BaseException:
@@ -172,6 +173,12 @@ class Worker:
         self.kill()
         self._stderr.close()
 
+    def _pipes(self) -> tuple[int, int]:
+        process = self.process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise RuntimeError("the worker is not started")
+        return process.stdin.fileno(), process.stdout.fileno()
+
     def _death(self) -> str:
         assert self.process is not None
         try:
@@ -182,6 +189,15 @@ class Worker:
         self._stderr.seek(0)
         lines = self._stderr.read()[-8192:].decode(errors="replace").strip().splitlines()[-_STDERR_LINES:]
         return how + ("; " + " | ".join(lines) if lines else "")
+
+
+def _death_status(phase: str, why: str) -> Status:
+    if phase in ("start", "reference"):
+        return Status.BENCH_FAIL
+    # PoCL's LLVM aborts the process for code it cannot select, mostly at the first launch, which finishes compiling.
+    if phase == "compile" or (phase == "first launch" and "LLVM ERROR" in why):
+        return Status.COMPILE_FAILED
+    return Status.LAUNCH_FAILED
 
 
 def worker_environment(cache_dir: Path | None, threads: int) -> dict[str, str]:

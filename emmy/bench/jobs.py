@@ -74,6 +74,13 @@ class Row:
     lane: str = "std"
     regime: str = "O3"
 
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Row:
+        return cls(data["label"], Artefact.from_json(data["artefact"]), data["lane"], data["regime"])
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:

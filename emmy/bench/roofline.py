@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from emmy.device.base import Capabilities
 
-SLACK = 1.15
-"""Peaks are measured, and a measured peak can be a little low."""
+SLACK = 1.3
+"""Peaks are measured: on a busy machine they come out low (2 cores of an AMD EPYC: 191 of 230 GFLOP/s)."""
 
 
 def plausible(caps: Capabilities, flops: int, bytes_min: int, median_us: float, peak_flops: float = 0.0) -> str | None:

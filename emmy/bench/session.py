@@ -7,19 +7,21 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from emmy.bench.artefact import Artefact, BufferSpec, Case
+from emmy.bench.artefact import Case
 from emmy.bench.check import TOLERANCES, compare, sentinel
-from emmy.bench.inputs import STORAGE, InputSpec, generate, memory_image, span
+from emmy.bench.inputs import STORAGE, InputSpec, generate, memory_image
 from emmy.bench.jobs import ReferenceCase, ReferenceSet, Reply, Row, TorchSource
+from emmy.bench.memory import nbytes, need_memory
 from emmy.bench.records import ProtocolSpec, Status
 from emmy.bench.timing import Samples, confirm_repeats, rotation_sets, screen_samples
 from emmy.bench.worker import failure
 from emmy.device.registry import open_device
-from emmy.errors import EmmyError, LaunchFailed, OutOfMemory
+from emmy.errors import EmmyError, LaunchFailed
 
 _HOST_CACHE_BYTES = 512 << 20
 _EXECUTABLES = 32
@@ -86,7 +88,7 @@ class Session:
         started = time.perf_counter()
         match job["job"]:
             case "qualify" | "screen" as kind:
-                row, refs = row_from_json(job["row"]), ReferenceSet.from_json(job["refs"])
+                row, refs = Row.from_json(job["row"]), ReferenceSet.from_json(job["refs"])
                 try:
                     ready = self.qualified(row, refs)
                     reply = ready.reply
@@ -115,7 +117,7 @@ class Session:
         artefact = row.artefact
         if not refs.cases or refs.case(artefact.cases[0].symbols) is None:
             raise LaunchFailed(f"no reference data for {artefact.name} at {dict(artefact.cases[0].symbols)}")
-        self.check_memory(artefact, refs)
+        need_memory(artefact, self.device.caps.memory_bytes)
         self.announce("compile")
         executable = self.device.compile(artefact, row.regime)
         worst, first_s, rough_s = 0.0, 0.0, 0.0
@@ -156,7 +158,7 @@ class Session:
     def check(
         self, row: Row, case: Case, data: ReferenceCase, seed: int, buffers: Mapping[str, Any], work: Mapping[str, Any]
     ) -> float:
-        """The largest relative error of the outputs. Raises WrongResult for outputs, inputs or guards that are wrong."""
+        """The largest relative error of the outputs. Raises WrongResult for wrong outputs, inputs or guards."""
         at = f" at {dict(case.symbols)}" if case.symbols else ""
         for name, buffer in (*buffers.items(), *work.items()):
             if not self.device.guards_intact(buffer):
@@ -236,10 +238,6 @@ class Session:
             self.drop(self.rotations.popitem()[1])
         self.host = HostCache()
 
-    def check_memory(self, artefact: Artefact, refs: ReferenceSet) -> None:
-        """Raises OutOfMemory, naming the buffers, before anything is allocated that cannot fit."""
-        need_memory(artefact, self.device.caps.memory_bytes)
-
     # -- timing ----------------------------------------------------------------------------------------------------
 
     def bound_sets(self, row: Row, refs: ReferenceSet, ready: Ready, cache: str) -> tuple[list[Any], dict[str, Any]]:
@@ -271,7 +269,7 @@ class Session:
         """Interleaved rounds over rows and a PyTorch reference; failures are replies of their row, the others go on."""
         refs = ReferenceSet.from_json(job["refs"])
         protocol = ProtocolSpec(**job["protocol"])
-        rows = [row_from_json(row) for row in job["rows"]]
+        rows = [Row.from_json(row) for row in job["rows"]]
         sources = [TorchSource(**s | {"inputs": tuple(s["inputs"])}) for s in job["sources"]]
         rng = random.Random(job["seed"])
         replies: dict[str, Reply] = {}
@@ -283,7 +281,7 @@ class Session:
                 ready = self.qualified(row, refs)
                 bounds, work = self.bound_sets(row, refs, ready, protocol.cache)
                 owned += work.values()
-                timers[row.label] = lambda repeats, first, bounds=bounds: self.device.sample(bounds, repeats, first)
+                timers[row.label] = partial(self.device.sample, bounds)
                 rough[row.label] = (ready.reply.rough_us or 0.0) * 1e-6
                 replies[row.label] = ready.reply
             except Exception as error:
@@ -352,31 +350,3 @@ def with_samples(reply: Reply, samples: Samples) -> Reply:
     low, median, high = samples.quartiles()
     return replace(reply, median_us=median, low_us=low, high_us=high, samples=len(samples.values_us),
                    abandoned=samples.abandoned)  # fmt: skip
-
-
-def nbytes(buffer: BufferSpec) -> int:
-    """Bytes of memory a buffer takes."""
-    return span(buffer.shape, buffer.strides) * STORAGE[buffer.dtype].itemsize
-
-
-def need_memory(artefact: Artefact, available: int) -> None:
-    """Raises OutOfMemory, naming the largest buffers, when a case of the artefact cannot fit in ``available`` bytes."""
-    for case in artefact.cases:
-        sizes = {buffer.name: nbytes(buffer) for buffer in case.buffers}
-        if sum(sizes.values()) > available:
-            largest = sorted(sizes, key=lambda name: -sizes[name])[:4]
-            raise OutOfMemory(
-                f"{artefact.name} does not fit in memory: " + ", ".join(f"{n} {sizes[n] / 2**30:.2f} GiB" for n in largest),
-                found=f"{sum(sizes.values()) / 2**30:.2f} GiB needed",
-                expected=f"at most {available / 2**30:.2f} GiB",
-            )
-
-
-def row_from_json(data: Mapping[str, Any]) -> Row:
-    return Row(data["label"], Artefact.from_json(data["artefact"]), data["lane"], data["regime"])
-
-
-def row_to_json(row: Row) -> dict[str, Any]:
-    return {"label": row.label, "artefact": row.artefact.to_json(), "lane": row.lane, "regime": row.regime}
-
-

@@ -33,7 +33,7 @@ def send(fd: int, message: Any) -> None:
 
 
 def receive(fd: int, deadline: float | None = None) -> Any:
-    """Reads one message; ``deadline`` on the monotonic clock. Raises Closed at the end of the stream, Expired in time."""
+    """Reads one message. Raises Closed at the end of the stream, Expired at ``deadline`` (monotonic clock)."""
     (length,) = _HEADER.unpack(_read(fd, _HEADER.size, deadline))
     if length > MAX_BYTES:
         raise Closed

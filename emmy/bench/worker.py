@@ -16,7 +16,6 @@ import signal
 import sys
 import threading
 import time
-from typing import Any
 
 from emmy.bench import wire
 from emmy.bench.records import Status

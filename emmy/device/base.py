@@ -66,7 +66,7 @@ class Capabilities:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Capabilities:
         known = {f.name for f in fields(cls)}
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k in known}
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k in known}
         return cls(**values)
 
 

@@ -2,8 +2,56 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
+
+from emmy.config import default_work_dir
 from emmy.device.base import Capabilities, Device
+from emmy.device.cuda_targets import TARGETS, cuda_target
 from emmy.errors import InputError, MissingPrerequisite
+
+NAMES = ("auto", "cuda", "opencl")
+
+_NO_CUDA = "kernels cannot be run on a CUDA GPU yet"
+_NO_CUDA_HINT = "compile for one with --target, or choose --device opencl"
+
+
+def capabilities(name: str | None = None, work_dir: Path | None = None) -> Capabilities:
+    """Capabilities of a device or compile target, without opening it here.
+
+    ``auto`` or None: a CUDA GPU where one is, else OpenCL. A target (``sm_90a``, …) answers on any machine.
+    ``work_dir`` holds the probe's cached answer. Raises InputError for an unknown name, MissingPrerequisite with what to install.
+    """
+    name = resolve(name)
+    if name in TARGETS:
+        return cuda_target(name)
+    if name == "cuda":
+        raise MissingPrerequisite(_NO_CUDA, hint=_NO_CUDA_HINT)
+    from emmy.device.probe import opencl_capabilities
+
+    return opencl_capabilities(work_dir or default_work_dir())
+
+
+def resolve(name: str | None) -> str:
+    """The device name ``open_device`` takes, or a compile target. Raises InputError for an unknown one."""
+    if name is None or name == "auto":
+        return "cuda" if has_cuda_gpu() else "opencl"
+    if name not in NAMES and name not in TARGETS:
+        raise InputError("device", found=repr(name), expected=", ".join((*NAMES, *TARGETS)))
+    return name
+
+
+def has_cuda_gpu() -> bool:
+    """Whether the NVIDIA driver's own tool lists a GPU; no context is created."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return False
+    try:
+        listed = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return listed.returncode == 0 and listed.stdout.startswith("GPU ")
 
 
 def open_device(name: str) -> Device:
@@ -13,7 +61,5 @@ def open_device(name: str) -> Device:
 
         return OpenCLDevice()
     if name == "cuda":
-        raise MissingPrerequisite(
-            "kernels cannot be run on a CUDA GPU yet", hint="compile for one with --target, or run on --device opencl"
-        )
+        raise MissingPrerequisite(_NO_CUDA, hint=_NO_CUDA_HINT)
     raise InputError("device", found=repr(name), expected="opencl or cuda")

@@ -1,0 +1,206 @@
+"""The bench as the tuner sees it: screen a variant, confirm a comparison, one thing timed at a time.
+
+Measured on 2 cores of an AMD EPYC (znver4, 32 MiB L3), PoCL 3.0: see tests/bench for what is held to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from emmy.bench.artefact import Artefact
+from emmy.bench.client import Outcome, Worker
+from emmy.bench.jobs import ReferenceSet, Reply, Row, TorchSource
+from emmy.bench.memory import need_memory
+from emmy.bench.records import CONFIRM, SCREEN, Status
+from emmy.bench.roofline import plausible
+from emmy.device.base import Capabilities
+from emmy.errors import OutOfMemory
+
+PREHEAT_S = 0.2
+PROCESSES = 6
+ROUNDS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmResult:
+    """A comparison. ``seconds[label][process][round]`` an execution, for rows that were timed in that process.
+
+    replies: one per label: the first failure of any process, else the row with the median and the quartiles over all
+    processes and rounds. A process that died as a whole is in ``lost``; its rounds are missing from every row.
+    """
+
+    seconds: Mapping[str, tuple[tuple[float, ...], ...]]
+    replies: Mapping[str, Reply]
+    lost: tuple[str, ...] = ()
+    wall_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Bench:
+    """A device's workers: one kept warm to screen, ``processes`` prestarted ones to confirm. A context manager.
+
+    device: name for ``open_device``. folder: work folder (``_tune``); compiled binaries go to a part of it
+    that is named after the sweep, so that a new sweep compiles cold. deadlines: seconds by phase (``client.DEADLINES_S``).
+    """
+
+    device: str
+    caps: Capabilities
+    folder: Path
+    sweep: str = "default"
+    deadlines: Mapping[str, float] = field(default_factory=dict)
+    _screen: Worker | None = None
+    _confirm: list[Worker] = field(default_factory=list)
+
+    def __enter__(self) -> Bench:
+        self.cache_dir.mkdir(parents=True, exist_ok=True)
+        self._worker().start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for worker in (*([self._screen] if self._screen else []), *self._confirm):
+            worker.close()
+        self._screen, self._confirm = None, []
+
+    @property
+    def cache_dir(self) -> Path:
+        return self.folder / "binaries" / self.sweep
+
+    def qualify(self, artefact: Artefact, reference_set: ReferenceSet, regime: str = "O3", lane: str = "std") -> Reply:
+        """Compiles, launches once, checks every case, takes a rough time (``rough_us``)."""
+        job = {
+            "job": "qualify",
+            "row": Row(artefact.name, artefact, lane, regime).to_json(),
+            "refs": reference_set.to_json(),
+        }
+        return self._answer(job, artefact)
+
+    def screen(
+        self,
+        artefact: Artefact,
+        reference_set: ReferenceSet,
+        best_us: float | None = None,
+        regime: str = "O3",
+        lane: str = "std",
+        cache: str = "cold",
+    ) -> Reply:
+        """Qualifies where that was not done yet, then times adaptively; abandons what is clearly above ``best_us``."""
+        job = {
+            "job": "screen",
+            "row": Row(artefact.name, artefact, lane, regime).to_json(),
+            "refs": reference_set.to_json(),
+            "protocol": asdict(replace(SCREEN, cache=cache)),
+            "best_us": best_us,
+        }
+        return self._answer(job, artefact)
+
+    def confirm(
+        self,
+        rows: Sequence[Row],
+        reference_set: ReferenceSet,
+        sources: Sequence[TorchSource] = (),
+        processes: int = PROCESSES,
+        rounds: int = ROUNDS,
+        cache: str = "cold",
+        seed: int = 0,
+    ) -> ConfirmResult:
+        """Times rows and PyTorch references interleaved in ``processes`` processes, one after the other.
+
+        Raises ValueError for labels that are not unique.
+        """
+        labels = [row.label for row in rows] + [source.label for source in sources]
+        if len(set(labels)) != len(labels):
+            raise ValueError(f"labels of a comparison have to be unique: {labels}")
+        job = {
+            "job": "confirm",
+            "rows": [row.to_json() for row in rows],
+            "sources": [asdict(source) for source in sources],
+            "refs": reference_set.to_json(),
+            "protocol": asdict(replace(CONFIRM, cache=cache)),
+            "rounds": rounds,
+            "preheat_s": PREHEAT_S,
+        }
+        series: dict[str, list[tuple[float, ...]]] = {label: [] for label in labels}
+        replies: dict[str, list[Reply]] = {label: [] for label in labels}
+        lost: list[str] = []
+        wall = 0.0
+        workers = self.prestart(processes)
+        with self._alone():
+            for process, worker in enumerate(workers):
+                outcome = worker.submit(job | {"seed": seed * 1000 + process}, self.deadlines)
+                wall += outcome.wall_s
+                if outcome.reply is None:
+                    lost.append(f"process {process}: {outcome.status.value}: {outcome.error}")
+                    continue
+                for label, data in outcome.reply["replies"].items():
+                    replies[label].append(Reply.from_json(data))
+                for label, seconds in outcome.reply["rounds"].items():
+                    series[label].append(tuple(seconds))
+                worker.submit({"job": "release"})
+        flops = {row.label: row.artefact for row in rows}
+        final = {label: self._summary(replies[label], series[label], lost, flops.get(label)) for label in labels}
+        return ConfirmResult({label: tuple(values) for label, values in series.items()}, final, tuple(lost), wall)
+
+    def prestart(self, processes: int) -> list[Worker]:
+        """Starts the workers of a comparison, torch imported, and waits until all are ready; they stay for the next."""
+        while len(self._confirm) < processes:
+            self._confirm.append(Worker(self.device, self.cache_dir, torch=True, threads=self.caps.units))
+        workers = self._confirm[:processes]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.wait_ready()
+        return workers
+
+    def _summary(
+        self, replies: list[Reply], series: list[tuple[float, ...]], lost: list[str], artefact: Artefact | None
+    ) -> Reply:
+        from emmy.bench.timing import quartiles
+
+        bad = next((reply for reply in replies if not reply.ok), None)
+        if bad is not None:
+            return bad
+        values = [seconds * 1e6 for process in series for seconds in process]
+        if not values:
+            return Reply(Status.BENCH_FAIL, "; ".join(lost) or "not timed")
+        low, median, high = quartiles(values)
+        reply = replace(replies[0], median_us=median, low_us=low, high_us=high, samples=len(values))
+        return reply if artefact is None else self._judged(reply, artefact)
+
+    def _answer(self, job: Mapping[str, Any], artefact: Artefact) -> Reply:
+        try:
+            need_memory(artefact, self.caps.memory_bytes)
+        except OutOfMemory as error:
+            return Reply(Status.BENCH_FAIL, str(error))
+        with self._alone():
+            outcome: Outcome = self._worker().submit(job, self.deadlines)
+        if outcome.reply is None:
+            return Reply(outcome.status, outcome.error, wall_s=outcome.wall_s)
+        return self._judged(Reply.from_json(outcome.reply), artefact)
+
+    def _judged(self, reply: Reply, artefact: Artefact) -> Reply:
+        if not reply.ok or reply.median_us is None:
+            return reply
+        reason = plausible(self.caps, artefact.flops, artefact.bytes_min, reply.median_us)
+        return reply if reason is None else replace(reply, status=Status.IMPLAUSIBLE, error=reason)
+
+    def _worker(self) -> Worker:
+        if self._screen is None:
+            self._screen = Worker(self.device, self.cache_dir, threads=self.caps.units)
+        return self._screen
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One timing at a time among all processes that share the work folder."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.folder / "timing.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)

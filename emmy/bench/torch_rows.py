@@ -1,0 +1,115 @@
+"""A PyTorch program as a row of a comparison, on the CPU: same data, same rotation, same number of cores.
+
+Imported by the worker for a job with a reference in it, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from emmy.bench.check import TOLERANCES, compare
+from emmy.bench.inputs import STORAGE, InputSpec, generate, memory_image, span
+from emmy.bench.jobs import ReferenceSet, TorchSource
+from emmy.bench.timing import rotation_sets
+from emmy.device.base import Capabilities
+from emmy.errors import InputError, LaunchFailed
+
+_TYPES = {
+    "bool": torch.bool,
+    "u8": torch.uint8,
+    "i8": torch.int8,
+    "i16": torch.int16,
+    "i32": torch.int32,
+    "i64": torch.int64,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f32": torch.float32,
+    "f64": torch.float64,
+}
+_NAMES = {dtype: name for name, dtype in _TYPES.items()}
+
+
+def tensor(image: np.ndarray, spec: InputSpec) -> torch.Tensor:
+    """A tensor over its own copy of the flat memory ``image``, with the spec's shape, strides and type."""
+    flat = torch.from_numpy(image.copy())
+    typed = flat.view(_TYPES[spec.dtype]) if spec.dtype in ("bf16", "bool") else flat
+    return typed.as_strided(spec.shape, spec.strides) if spec.strides else typed.view(spec.shape)
+
+
+def load(source: str) -> Callable[..., Any]:
+    """The function ``f`` that a source text defines. Raises InputError when it defines none."""
+    scope: dict[str, Any] = {"torch": torch, "F": F, "nn": nn, "math": math}
+    exec(compile(source, "<reference>", "exec"), scope)
+    if "f" not in scope:
+        raise InputError("reference source", found="no function f", expected="def f(x0, ...)")
+    function: Callable[..., Any] = scope["f"]
+    return function
+
+
+class TorchRow:
+    """One program with tensors for every set of the rotation."""
+
+    def __init__(self, source: TorchSource, refs: ReferenceSet, caps: Capabilities, cache: str) -> None:
+        self.case = refs.cases[0]
+        torch.set_num_threads(caps.units if caps.kind == "cpu" else torch.get_num_threads())
+        specs = {spec.name: spec for spec in self.case.inputs}
+        taken = [specs[name] for name in source.inputs] if source.inputs else list(self.case.inputs)
+        images = [memory_image(generate(refs.seed, spec), spec.strides) for spec in taken]
+        self.function = torch.compile(load(source.source)) if source.compile else load(source.source)
+        first = [tensor(image, spec) for image, spec in zip(images, taken, strict=True)]
+        with torch.inference_mode():
+            outputs = _flat(self.function(*first))
+        # An eager program allocates its outputs, so they rotate only as far as the allocator does; the inputs' share is
+        # what is left to be cold, and the sets are as many as emmy's own.
+        each = sum(span(s.shape, s.strides) * STORAGE[s.dtype].itemsize for s in taken)
+        each += sum(o.numel() * o.element_size() for o in outputs)
+        count = rotation_sets(each, caps.llc_bytes, caps.memory_bytes, cache)
+        self.sets = [first]
+        for _ in range(count - 1):
+            self.sets.append([tensor(image, spec) for image, spec in zip(images, taken, strict=True)])
+        self.outputs = outputs
+
+    def qualify(self, loaded: Callable[[str], np.ndarray]) -> tuple[float, float | None]:
+        """(rough seconds, relative error). Raises LaunchFailed when the program computes something else than emmy's.
+
+        Outputs are matched with the references in order; without references the error is None.
+        """
+        worst: float | None = None
+        for name, out in zip(self.case.outputs, self.outputs, strict=False):
+            dtype = _NAMES[out.dtype]
+            stored = out.contiguous().view(torch.int16).numpy().view(np.uint16) if dtype == "bf16" else out.numpy()
+            reference = loaded(self.case.outputs[name])
+            if stored.size != reference.size:
+                raise LaunchFailed(f"reference output {name} has {stored.size} elements, expected {reference.size}")
+            # Frameworks accumulate in other orders and narrower types; the fast-math lane's bounds are wide enough.
+            tolerance = TOLERANCES.get(("fm", dtype), TOLERANCES["fm", "f32"])
+            verdict = compare(np.ascontiguousarray(stored).reshape(reference.shape), reference, None, dtype, tolerance)
+            if verdict.reason:
+                raise LaunchFailed(f"the reference program disagrees with emmy's meaning of it: {verdict.reason}")
+            worst = max(worst or 0.0, verdict.rel_error)
+        self.outputs = []
+        self.sample(1, 0)
+        return min(self.sample(1, turn) for turn in (1, 2)), worst
+
+    def sample(self, repeats: int, first: int) -> float:
+        """Seconds for ``repeats`` calls that rotate over the sets."""
+        sets, count, function = self.sets, len(self.sets), self.function
+        with torch.inference_mode():
+            started = time.perf_counter()
+            for turn in range(first, first + repeats):
+                function(*sets[turn % count])
+            return time.perf_counter() - started
+
+
+def _flat(result: Any) -> list[torch.Tensor]:
+    if isinstance(result, torch.Tensor):
+        return [result]
+    return [item for part in result for item in _flat(part)]

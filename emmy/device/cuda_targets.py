@@ -1,0 +1,77 @@
+"""CUDA compile targets as data, so that schedules are enumerated, printed and compiled on a machine with no GPU.
+
+Sources: the CUDA C++ programming guide's table of compute capabilities (threads, registers, shared memory a block may
+opt in to) and the makers' data sheets (multiprocessors, caches, memory, peaks without sparsity). A target stands for
+its best-known board; a real GPU's own numbers come from its driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emmy.device.base import Capabilities
+from emmy.errors import InputError
+
+_MMA = ("mma_m16n8k16_f16_f32", "mma_m16n8k16_f16_f16")
+_WGMMA = tuple(f"wgmma_m64n{n}k16_f16_f32" for n in (64, 128, 192, 256))
+_WGMMA_F16 = tuple(f"wgmma_m64n{n}k16_f16_f16" for n in (64, 128, 192, 256))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What differs between targets. smem: bytes a block may opt in to. llc, memory: bytes. flops: float32 peak."""
+
+    board: str
+    units: int
+    smem: int
+    llc: int
+    memory: int
+    flops: float
+    bytes_s: float
+    cache_bytes_s: float
+    atoms: tuple[str, ...]
+    transports: tuple[str, ...]
+
+
+TARGETS: dict[str, Target] = {
+    "sm_80": Target("A100", 108, 163 << 10, 40 << 20, 80 << 30, 19.5e12, 2.039e12, 7.0e12, _MMA, ("sync", "async")),
+    "sm_89": Target("RTX 4090", 128, 99 << 10, 72 << 20, 24 << 30, 82.6e12, 1.008e12, 5.5e12, _MMA, ("sync", "async")),
+    "sm_90a": Target(
+        "H200", 132, 227 << 10, 60 << 20, 141 << 30, 67e12, 4.8e12, 12e12, _MMA + _WGMMA + _WGMMA_F16,
+        ("sync", "async", "tma"),
+    ),
+    "sm_120": Target(
+        "RTX 5090", 170, 99 << 10, 96 << 20, 32 << 30, 104.8e12, 1.792e12, 9e12, _MMA, ("sync", "async", "tma")
+    ),
+}  # fmt: skip
+
+
+def cuda_target(arch: str) -> Capabilities:
+    """Capabilities of a compile target. Raises InputError for one that is not in the table."""
+    target = TARGETS.get(arch)
+    if target is None:
+        raise InputError("--target", found=repr(arch), expected=", ".join(TARGETS))
+    return Capabilities(
+        name=f"target-{arch}",
+        kind="gpu",
+        language="cuda",
+        arch=arch,
+        driver="",
+        compiler="nvrtc",
+        units=target.units,
+        max_threads=1024,
+        smem_bytes=target.smem,
+        vector_bits=128,
+        registers=255,
+        warp=32,
+        llc_bytes=target.llc,
+        memory_bytes=target.memory,
+        peak_flops=target.flops,
+        peak_bytes=target.bytes_s,
+        cache_bytes_s=target.cache_bytes_s,
+        atoms=target.atoms,
+        transports=target.transports,
+        fp64=True,
+        atomics_f32=True,
+        regimes=("O1", "O3"),
+    )
