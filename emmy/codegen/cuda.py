@@ -11,7 +11,7 @@ from emmy.codegen.text import operand_dtype as operand_dtype_of
 from emmy.codegen.words import CUDA_WORDS
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Call, Expr, Mem, Number, Var
-from emmy.ir.kernel import Atomic, BufferParam, Kernel, ScalarParam, ShuffleXor, Stmt, Store, View
+from emmy.ir.kernel import Atomic, Barrier, BufferParam, Kernel, ScalarParam, ShuffleXor, Stmt, Store, View
 from emmy.ir.scalar import FUNCTIONS
 
 VALUE_TYPES = {
@@ -241,8 +241,10 @@ class CudaPrinter(Printer):
             ),
         )
 
-    def barrier(self, scope: str) -> str:
-        return {"block": "__syncthreads();", "warp": "__syncwarp();"}[scope]
+    def barrier(self, stmt: Barrier) -> str:
+        if stmt.scope == "named":
+            return f'asm volatile("bar.sync {stmt.id}, {stmt.threads};" ::: "memory");'
+        return {"block": "__syncthreads();", "warp": "__syncwarp();"}[stmt.scope]
 
     # ------------------------------------------------------------------------------------------------ expressions
 

@@ -11,7 +11,7 @@ from emmy.codegen.text import CannotPrint, Pointer, Printer, Template, float_dig
 from emmy.codegen.words import OPENCL_WORDS
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Call, Expr, Mem, Number
-from emmy.ir.kernel import Atomic, BufferParam, Kernel, ScalarParam, Store, View
+from emmy.ir.kernel import Atomic, Barrier, BufferParam, Kernel, ScalarParam, Store, View
 from emmy.ir.scalar import FUNCTIONS
 
 VALUE_TYPES = {
@@ -230,9 +230,9 @@ class OpenCLPrinter(Printer):
         )
         return f"{name}({address}, {value});"
 
-    def barrier(self, scope: str) -> str:
-        if scope != "block":
-            raise CannotPrint(f"{self.kernel.name}: OpenCL has no barrier of scope {scope}")
+    def barrier(self, stmt: Barrier) -> str:
+        if stmt.scope != "block":
+            raise CannotPrint(f"{self.kernel.name}: OpenCL has no barrier of scope {stmt.scope}")
         return "barrier(CLK_LOCAL_MEM_FENCE);"
 
     # ------------------------------------------------------------------------------------------------ expressions

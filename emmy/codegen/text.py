@@ -169,8 +169,8 @@ class Printer(ABC):
             case Atomic():
                 self.share(*stmt.exprs)
                 self.guarded(stmt.guard, self.atomic(stmt))
-            case Barrier(scope):
-                self.line(self.barrier(scope))
+            case Barrier():
+                self.line(self.barrier(stmt))
             case _:
                 self.special(stmt)
 
@@ -235,7 +235,7 @@ class Printer(ABC):
     def atomic(self, stmt: Atomic) -> str: ...
 
     @abstractmethod
-    def barrier(self, scope: str) -> str: ...
+    def barrier(self, stmt: Barrier) -> str: ...
 
     # ---------------------------------------------------------------------------------------------- expressions
 

@@ -231,9 +231,14 @@ class Atomic(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Barrier(Stmt):
-    """All threads of ``scope`` wait for each other and see each other's shared writes: ``block`` or ``warp``."""
+    """All threads of ``scope`` wait for each other and see each other's shared writes.
+
+    ``scope``: ``block``, ``warp`` (CUDA), or ``named`` (CUDA): hardware barrier ``id`` (1–15) of ``threads`` threads.
+    """
 
     scope: str = "block"
+    id: int = 0
+    threads: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def head(stmt: Stmt) -> str:
         case Atomic(op, buffer, offset, value, _, guard):
             return f"atomic {op} {buffer}[{show(offset)}], {show(value)}{_if(guard)}"
         case Barrier():
-            return " ".join(["barrier", stmt.scope])
+            return f"barrier {stmt.scope}" + (f" {stmt.id} of {stmt.threads}" if stmt.scope == "named" else "")
         case ShuffleXor(name, value, mask):
             return f"let {name}: {_type(value)} = shuffle_xor({show(value)}, {mask})"
         case Combine(monoid, regs, group, scratch):

@@ -1,0 +1,66 @@
+"""Runs a kernel block after block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from emmy.ir.interp.errors import Deadlock, Misuse
+from emmy.ir.interp.execute import run_body
+from emmy.ir.interp.machine import Block, Pointer, Strand
+from emmy.ir.interp.memory import INTERNAL, Memory, global_memory, shared_memory
+from emmy.ir.kernel import BufferParam, Kernel, ScalarParam
+
+
+def run_kernel(
+    kernel: Kernel,
+    grid: tuple[int, ...],
+    args: Mapping[str, Any],
+    *,
+    blocks: Iterable[tuple[int, int, int]] | None = None,
+    races: bool = True,
+) -> None:
+    """Executes ``kernel`` on ``grid`` blocks (x, y, z; missing ones are 1), writing into the arrays of ``args``.
+
+    args: by parameter name: contiguous arrays of the storage type (bfloat16 as float32, see numpy_dtype), numbers, and
+    emmy.ir.interp.tensor_map.TensorMap values.
+    blocks: run only these blocks (a sample); all by default.
+    races: look for accesses to shared memory that no barrier orders.
+
+    Raises a KernelFault: OutOfBounds, PoisonRead, DataRace, Divergence, Deadlock, Misuse.
+    """
+    memories: dict[str, Memory] = {}
+    names: dict[str, Any] = {}
+    for param in kernel.params:
+        if param.name not in args:
+            raise Misuse(f"{kernel.name}: no argument {param.name}", found=", ".join(args))
+        match param:
+            case BufferParam(name, dtype, writable):
+                memories[name] = global_memory(name, dtype, args[name], writable)
+            case ScalarParam(name, dtype):
+                names[name] = INTERNAL[dtype](args[name])
+            case _:
+                names[param.name] = args[param.name]
+    whole = (*grid, 1, 1, 1)[:3]
+    if blocks is None:
+        blocks = ((x, y, z) for z in range(whole[2]) for y in range(whole[1]) for x in range(whole[0]))
+    for index in blocks:
+        run_block(kernel, index, memories, names, races)
+
+
+def run_block(
+    kernel: Kernel, index: tuple[int, int, int], memories: dict[str, Memory], names: dict[str, Any], races: bool
+) -> None:
+    block = Block(kernel, index, races)
+    width = kernel.block[0]
+    indices: dict[str, Any] = {"tid": block.tid, "tx": block.tid % width, "ty": block.tid // width}
+    indices |= {name: np.int64(at) for name, at in zip(("bx", "by", "bz"), index, strict=True)}
+    for array in kernel.shared:
+        block.shared[array.name] = shared_memory(array.name, array.dtype, array.elements, races)
+    pointers = {name: Pointer(memory, np.int64(0)) for name, memory in (memories | block.shared).items()}
+    everyone = np.ones(block.threads, dtype=bool)
+    strand = Strand(block, everyone, everyone.copy(), {**names, **indices}, pointers, {})
+    for what in run_body(strand, kernel.body):
+        raise strand.fault(Deadlock, f"nothing can end the wait for {what}")
