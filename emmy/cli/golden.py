@@ -119,13 +119,18 @@ def apply(proposal: Path, yes: bool) -> int:
     if not loaded.operations:
         return 0
     if not yes:
-        if not sys.stdin.isatty():
+        if not at_terminal():
             raise InputError("not applied", found="no terminal to ask at", hint="read the diff, then pass --yes")
         if not click.confirm("apply?"):
             click.echo("nothing was changed")
             return 1
     click.echo(f"applied to {loaded.apply()}")
     return 0
+
+
+def at_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty()
 
 
 def _load(path: Path) -> Proposal:

@@ -58,7 +58,7 @@ class GoldenConfig:
             shape.dims,
             shape.dtype,
             tuple(record.items()),
-            emmy_us,
+            float(emmy_us),
             cublas_us,
             eager_us,
             shape.dynamic,
