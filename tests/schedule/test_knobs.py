@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emmy import config
 from emmy.errors import KnobError
 from emmy.schedule.knobs import (
     FAMILIES,
@@ -89,6 +90,10 @@ SPELLINGS = {
 
 def test_every_family_has_spellings_under_test():
     assert set(SPELLINGS) == set(VALUES) == set(FAMILY_NAMES)
+
+
+def test_every_family_has_its_variable():
+    assert config.FAMILIES == FAMILY_NAMES
 
 
 @pytest.mark.parametrize(("family", "text"), [(f, t) for f, texts in SPELLINGS.items() for t in [*texts, ""]])
@@ -270,6 +275,7 @@ def test_what_has_no_modern_spelling_stays_as_it_is(legacy, left):
     knobs = KnobMap.parse(legacy, keep_unknown=True)
     assert set(knobs.raw) == left
     assert {name: knobs.to_dict()[name] for name in left} == {name: legacy[name] for name in left}
+    assert knobs.at("step") == knobs == KnobMap.parse(dict(knobs)) == KnobMap.parse(knobs.to_dict(), keep_unknown=True)
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def _numbers(knobs: Mapping[str, object]) -> Numbers:
     return found
 
 
-def translate(knobs: Mapping[str, RawValue]) -> dict[str, RawValue | KnobValue]:
+def translate(knobs: Mapping[str, RawValue | KnobValue]) -> dict[str, RawValue | KnobValue]:
     """The modern map of a legacy one; modern knobs in it pass through and win.
 
     A map that names a whole legacy tile was a complete schedule of a compiler without FUSE, WSPEC, RASTER or gates, so
@@ -105,6 +105,6 @@ def translate(knobs: Mapping[str, RawValue]) -> dict[str, RawValue | KnobValue]:
             if family not in rest:
                 modern.setdefault(family, OFF)
     for name, old in rest.items():
-        raw = name in LEGACY_NAMES or (name == "STAGE" and _is_mask(old))
-        modern[name] = RawKnob(old) if raw else old
+        bare = name in LEGACY_NAMES or (name == "STAGE" and _is_mask(old))
+        modern[name] = RawKnob(old) if bare and isinstance(old, (str, int, float)) else old
     return modern

@@ -75,7 +75,7 @@ class KnobMap(Mapping[str, KnobValue]):
             return source
         pairs = _split(source) if isinstance(source, str) else dict(source)
         if is_legacy(pairs):
-            pairs = translate(pairs)  # type: ignore[arg-type]
+            pairs = translate(pairs)
         return KnobMap(tuple(_read(name, value, keep_unknown) for name, value in pairs.items()))
 
     def __getitem__(self, name: str) -> KnobValue:
@@ -119,9 +119,10 @@ class KnobMap(Mapping[str, KnobValue]):
 
     def at(self, step: str) -> KnobMap:
         """What this map decides for one step, under bare families: the step's own keys, else the bare ones."""
-        chosen = {key.family: value for key, value in self.items_ if not key.step}
-        chosen |= {key.family: value for key, value in self.items_ if key.step == step}
-        return KnobMap.parse(chosen, keep_unknown=True)
+        chosen = {key.family: (key, value) for key, value in self.items_ if not key.step}
+        own = ((KnobKey(key.place, key.family), value) for key, value in self.items_ if key.step == step)
+        chosen |= {key.family: (key, value) for key, value in own}
+        return KnobMap(tuple(chosen.values()))
 
     def merge(self, pin: KnobMap) -> KnobMap:
         """This map with the pin's decisions in place of its own.  A bare pin decides its family in every step."""
