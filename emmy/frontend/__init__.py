@@ -1,0 +1,6 @@
+"""PyTorch programs into graphs and nests. Importing it imports torch."""
+
+from emmy.frontend.inputs import random_inputs, to_numpy, to_torch
+from emmy.frontend.trace import Traced, trace, trace_snippet
+
+__all__ = ["Traced", "random_inputs", "to_numpy", "to_torch", "trace", "trace_snippet"]

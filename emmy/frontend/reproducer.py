@@ -1,0 +1,257 @@
+"""Reproducers: a graph as a ``.torch.json`` file: operations, shapes, types, attributes, symbolic sizes; never code.
+
+An index expression is spelled ``{"size": "2*seq_len + 1"}``-free: as nested lists ``["add", ["mul", "seq_len", 2], 1]``,
+so that loading evaluates nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from emmy.errors import InputError, UnsupportedOp
+from emmy.frontend.types import TORCH
+from emmy.ir.dtype import DType
+from emmy.ir.expr import Call, Const, Expr, Var, call, evaluate_int, i32
+from emmy.ir.graph import Arg, Graph, Node, Ref, verify
+from emmy.ir.nest import Symbol, Tensor
+from emmy.passes.ops import OPS
+
+VERSION = 1
+_SIZE_FUNCTIONS = frozenset({"add", "sub", "mul", "neg", "floordiv", "mod", "min", "max"})
+_SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+
+# ------------------------------------------------------------------------------------------------------- saving
+
+
+def save(graph: Graph, path: Path | str) -> None:
+    """Write ``graph`` to ``path``."""
+    Path(path).write_text(dumps(graph), encoding="utf-8")
+
+
+def dumps(graph: Graph) -> str:
+    """The text of the reproducer: one line an input, node or output."""
+    def rows(items: list[Any]) -> str:
+        return "[\n" + ",\n".join(f"  {json.dumps(item)}" for item in items) + "\n ]" if items else "[]"
+
+    fields = {
+        "version": json.dumps(VERSION),
+        "name": json.dumps(graph.name),
+        "symbols": json.dumps({symbol.name: symbol.hint for symbol in graph.symbols}),
+        "inputs": rows([_tensor_out(tensor) for tensor in graph.inputs]),
+        "nodes": rows([_node_out(node) for node in graph.nodes]),
+        "outputs": json.dumps(list(graph.outputs)),
+    }
+    return "{\n" + ",\n".join(f' "{name}": {value}' for name, value in fields.items()) + "\n}\n"
+
+
+def _tensor_out(tensor: Tensor) -> dict[str, Any]:
+    return {"name": tensor.name, "dtype": tensor.dtype.value, "shape": [_size_out(extent) for extent in tensor.shape]}
+
+
+def _node_out(node: Node) -> dict[str, Any]:
+    out: dict[str, Any] = {"op": node.op, "args": {name: _arg_out(arg) for name, arg in node.args},
+                           "results": [_tensor_out(tensor) for tensor in node.results]}  # fmt: skip
+    return out | ({"where": node.where} if node.where else {})
+
+
+def _size_out(expr: Expr) -> Any:
+    match expr:
+        case Const(value):
+            return int(value)
+        case Var(name):
+            return name
+        case Call(fn, args) if fn in _SIZE_FUNCTIONS:
+            return [fn, *(_size_out(arg) for arg in args)]
+    raise TypeError(f"not a size: {expr!r}")
+
+
+def _arg_out(arg: Arg) -> Any:
+    match arg:
+        case Ref(name):
+            return {"ref": name}
+        case DType():
+            return {"dtype": arg.value}
+        case Expr():
+            return {"size": _size_out(arg)}
+        case tuple():
+            return [_arg_out(item) for item in arg]
+        case float() if not math.isfinite(arg):
+            return {"float": str(arg)}
+    return arg
+
+
+# ------------------------------------------------------------------------------------------------------ loading
+
+
+def load(path: Path | str) -> Graph:
+    """Read a reproducer. Raises InputError naming the file and the place of what is wrong, UnsupportedOp for an unknown op."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}", found=error.strerror or error, expected="a readable .torch.json file") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}", found=f"bytes that are not UTF-8 ({error.reason})", expected="JSON text") from None
+    return loads(text, str(path))
+
+
+def loads(text: str, file: str = "reproducer") -> Graph:
+    """As ``load``, from text."""
+    try:
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"{file}", found=error, expected="JSON") from None
+    return _Loader(file).graph(data)
+
+
+class _Loader:
+    def __init__(self, file: str) -> None:
+        self.file = file
+
+    def fail(self, place: str, found: object, expected: str) -> InputError:
+        return InputError(f"{self.file}: {place}", found=_brief(found), expected=expected)
+
+    def fields(self, place: str, data: Any, required: Mapping[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+        if not isinstance(data, dict):
+            raise self.fail(place, data, "an object")
+        missing, extra = set(required) - set(data), set(data) - set(required) - set(optional)
+        if missing or extra:
+            raise self.fail(place, sorted(data), f"the fields {', '.join(required)}")
+        for name, kind in required.items():
+            if not isinstance(data[name], kind) or isinstance(data[name], bool):
+                raise self.fail(f"{place}.{name}", data[name], "a " + getattr(kind, "__name__", str(kind)))
+        return data
+
+    def graph(self, data: Any) -> Graph:
+        if isinstance(data, dict) and data.get("version", VERSION) != VERSION:
+            raise self.fail("version", data["version"], f"{VERSION}")
+        kinds = {"version": int, "name": str, "symbols": dict, "inputs": list, "nodes": list, "outputs": list}
+        top = self.fields("file", data, kinds)
+        for name, hint in top["symbols"].items():
+            if not name.isidentifier() or type(hint) is not int or hint < 1:
+                raise self.fail(f"symbols.{name}", hint, "an identifier and a positive hint")
+        symbols = tuple(Symbol(name, hint) for name, hint in top["symbols"].items())
+        known = {symbol.name for symbol in symbols}
+        inputs = tuple(self.tensor(f"inputs[{n}]", item, known) for n, item in enumerate(top["inputs"]))
+        nodes = tuple(self.node(f"nodes[{n}]", item, known) for n, item in enumerate(top["nodes"]))
+        if not top["outputs"] or not all(isinstance(name, str) for name in top["outputs"]):
+            raise self.fail("outputs", top["outputs"], "names of values")
+        graph = Graph(top["name"], symbols, inputs, nodes, tuple(top["outputs"]))
+        try:
+            verify(graph)
+        except ValueError as error:
+            raise InputError(f"{self.file}: {error}") from None
+        return graph
+
+    def tensor(self, place: str, data: Any, symbols: set[str]) -> Tensor:
+        fields = self.fields(place, data, {"name": str, "dtype": str, "shape": list})
+        if not fields["name"].isidentifier():
+            raise self.fail(f"{place}.name", fields["name"], "an identifier")
+        shape = tuple(self.size(f"{place}.shape", item, symbols) for item in fields["shape"])
+        return Tensor(fields["name"], shape, self.dtype(f"{place}.dtype", fields["dtype"]))
+
+    def dtype(self, place: str, name: Any) -> DType:
+        try:
+            return DType(name)
+        except ValueError:
+            raise self.fail(place, name, ", ".join(DType)) from None
+
+    def size(self, place: str, data: Any, symbols: set[str]) -> Expr:
+        if type(data) is int:
+            return i32(data)
+        if isinstance(data, str) and data in symbols:
+            return Var(data)
+        if isinstance(data, list) and data and data[0] in _SIZE_FUNCTIONS and len(data) == (2 if data[0] == "neg" else 3):
+            return call(data[0], *(self.size(place, item, symbols) for item in data[1:]))
+        raise self.fail(place, data, "a number, a symbol, or [function, size, size]")
+
+    def node(self, place: str, data: Any, symbols: set[str]) -> Node:
+        fields = self.fields(place, data, {"op": str, "args": dict, "results": list}, ("where",))
+        where = fields.get("where")
+        if where is not None and not isinstance(where, str):
+            raise self.fail(f"{place}.where", where, "text")
+        if fields["op"] not in OPS:
+            raise UnsupportedOp(fields["op"], where or f"{self.file}: {place}")
+        args = tuple((name, self.arg(f"{place}.args.{name}", arg, symbols)) for name, arg in fields["args"].items())
+        results = tuple(self.tensor(f"{place}.results[{n}]", item, symbols) for n, item in enumerate(fields["results"]))
+        return Node(fields["op"], args, results, where)
+
+    def arg(self, place: str, data: Any, symbols: set[str]) -> Arg:
+        if isinstance(data, list):
+            return tuple(self.arg(place, item, symbols) for item in data)
+        if not isinstance(data, dict):
+            return data  # type: ignore[no-any-return]
+        match data:
+            case {"ref": str(name), **rest} if not rest:
+                return Ref(name)
+            case {"dtype": name, **rest} if not rest:
+                return self.dtype(place, name)
+            case {"size": size, **rest} if not rest:
+                return self.size(place, size, symbols)
+            case {"float": ("inf" | "-inf" | "nan") as name, **rest} if not rest:
+                return _SPECIAL[name]
+        raise self.fail(place, data, "a value, or an object with one of ref, dtype, size, float")
+
+
+def _brief(found: object) -> str:
+    text = json.dumps(found) if isinstance(found, dict | list | str | int | float | None) else str(found)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+# -------------------------------------------------------------------------------------------------------- eager
+
+
+def run_eager(graph: Graph, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """The graph in eager torch, operation by operation. Symbolic sizes are read off the inputs.
+
+    Only operations of the table are looked up. Raises UnsupportedOp for any other, ValueError for inputs that do not fit.
+    """
+    sizes = symbol_sizes(graph, {name: tuple(tensor.shape) for name, tensor in inputs.items()})
+    values: dict[str, torch.Tensor] = dict(inputs)
+    with torch.no_grad():
+        for node in graph.nodes:
+            result = _overload(node)(**{name: _eager_arg(arg, values, sizes) for name, arg in node.args})
+            made = (result,) if isinstance(result, torch.Tensor) else tuple(result)
+            values.update(zip((tensor.name for tensor in node.results), made, strict=False))
+    return tuple(values[name] for name in graph.outputs)
+
+
+def symbol_sizes(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """Values of the symbols from the shapes of the inputs; the hint for one that no input shows."""
+    sizes = dict(graph.hints())
+    for tensor in graph.inputs:
+        for extent, size in zip(tensor.shape, shapes[tensor.name], strict=True):
+            if isinstance(extent, Var):
+                sizes[extent.name] = size
+    for tensor in graph.inputs:
+        expected = tuple(evaluate_int(extent, sizes) for extent in tensor.shape)
+        if expected != tuple(shapes[tensor.name]):
+            raise ValueError(f"input {tensor.name}: found shape {shapes[tensor.name]}, expected {expected}")
+    return sizes
+
+
+def _overload(node: Node) -> Any:
+    if node.op not in OPS:
+        raise UnsupportedOp(node.op, node.where)
+    _, name, overload = node.op.split(".")
+    packet = getattr(torch.ops.aten, name)
+    return getattr(packet, overload)
+
+
+def _eager_arg(arg: Arg, values: Mapping[str, torch.Tensor], sizes: Mapping[str, int]) -> Any:
+    match arg:
+        case Ref(name):
+            return values[name]
+        case DType():
+            return TORCH[arg]
+        case Expr():
+            return evaluate_int(arg, sizes)
+        case tuple():
+            return [_eager_arg(item, values, sizes) for item in arg]
+    return arg

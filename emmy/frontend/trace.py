@@ -1,0 +1,111 @@
+"""One entrance: a target (snippet, golden shape, reproducer) → graph, nests, eager callable, example inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from emmy.errors import EmmyError, InputError
+from emmy.frontend import reproducer
+from emmy.frontend.export import export_graph
+from emmy.frontend.inputs import Array, random_inputs, shape_of, to_numpy
+from emmy.frontend.snippet import Snippet, failure, read_snippet
+from emmy.ir.graph import Graph
+from emmy.ir.nest import Region
+from emmy.passes.decompose import decompose
+from emmy.target import DynamicSpec, Target, TargetKind
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A program as traced.
+
+    graph: its operations. region: the same as unfused nests. eager: the original function, called with torch tensors in
+    the order of ``graph.inputs`` and returning a tuple of them; it is what eager and torch.compile are timed on.
+    examples: values that the program itself gives some inputs (parameters, snippet tensors).
+    """
+
+    graph: Graph
+    region: Region
+    eager: Callable[..., tuple[torch.Tensor, ...]]
+    examples: dict[str, torch.Tensor]
+
+    def inputs(self, seed: int = 0, symbols: Mapping[str, int] | None = None) -> dict[str, Array]:
+        """Inputs by name at the given symbolic sizes (the hints by default): the program's own values where they have
+        that shape, random ones otherwise. bfloat16 is held as float32."""
+        sizes = dict(self.graph.hints()) | dict(symbols or {})
+        own = {
+            tensor.name: to_numpy(self.examples[tensor.name])
+            for tensor in self.graph.inputs
+            if tensor.name in self.examples and tuple(self.examples[tensor.name].shape) == shape_of(tensor, sizes)
+        }
+        rest = [tensor.name for tensor in self.graph.inputs if tensor.name not in own]
+        made = own | random_inputs(self.graph, seed, sizes, rest)
+        return {tensor.name: made[tensor.name] for tensor in self.graph.inputs}
+
+
+def trace(target: Target) -> Traced:
+    """Trace a snippet or a golden shape, or read a reproducer.
+
+    Raises InputError (exit code 2) for whatever is wrong with the target, UnsupportedOp for an operation without a row.
+    """
+    match target.kind:
+        case TargetKind.SNIPPET:
+            return trace_snippet(target.value, target.dynamic, target.seq_len)
+        case TargetKind.REPRODUCER:
+            return trace_reproducer(target.value)
+        case TargetKind.GOLDEN:
+            from emmy.frontend.golden import trace_golden
+
+            return trace_golden(target.value)
+    raise InputError(f"{target.kind.value} {target.value}", expected="a snippet, a golden shape or a reproducer")
+
+
+def trace_snippet(source: str, dynamic: Sequence[DynamicSpec] = (), seq_len: int | None = None, name: str = "snippet") -> Traced:
+    """Trace a snippet (see emmy.frontend.snippet). ``seq_len`` resizes the symbolic axes of its example inputs."""
+    if seq_len is not None and not dynamic:
+        raise InputError("--seq-len", found="a snippet without a symbolic axis", expected="--dynamic NAME@INPUT:AXIS beside it")
+    return _traced(name, _resized(read_snippet(source), dynamic, seq_len), dynamic)
+
+
+def trace_reproducer(path: str) -> Traced:
+    """Read a ``.torch.json``; the eager callable replays it operation by operation."""
+    graph = reproducer.load(path)
+    names = [tensor.name for tensor in graph.inputs]
+
+    def eager(*args: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return reproducer.run_eager(graph, dict(zip(names, args, strict=True)))
+
+    return Traced(graph, decompose(graph), eager, {})
+
+
+def _traced(name: str, snippet: Snippet, dynamic: Sequence[DynamicSpec]) -> Traced:
+    try:
+        exported = export_graph(name, snippet.function, snippet.inputs, dynamic, snippet.modules, snippet.locate)
+    except EmmyError:
+        raise
+    except Exception as error:
+        raise failure(snippet.source, error) from error
+    given = list(snippet.inputs)
+
+    def eager(*args: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        result: Any = snippet.function(*args[: len(given)])
+        return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+    examples = {**snippet.inputs, **exported.constants}
+    return Traced(exported.graph, decompose(exported.graph), eager, examples)
+
+
+def _resized(snippet: Snippet, dynamic: Sequence[DynamicSpec], seq_len: int | None) -> Snippet:
+    if seq_len is None:
+        return snippet
+    inputs = dict(snippet.inputs)
+    for spec in dynamic:
+        tensor = inputs.get(spec.input)
+        if tensor is not None and spec.axis < tensor.dim() and tensor.shape[spec.axis]:
+            at = torch.arange(seq_len) % tensor.shape[spec.axis]
+            inputs[spec.input] = tensor.index_select(spec.axis, at)
+    return Snippet(snippet.source, snippet.function, inputs, snippet.modules)
