@@ -38,8 +38,8 @@ class Thresholds:
     """The rules of a verdict.
 
     threshold: ratio from which two latencies differ (1.03: 3 %).
-    noise_band: swing of a small kernel from run to run, as a share; a win has to clear it where no golden-against-itself
-    run gave this session's own floor.
+    noise_band: swing of a small kernel from run to run, as a share; a win has to clear it where no
+    golden-against-itself run gave this session's own floor.
     looks: times that an unresolved comparison is measured, the first included.
     confidence: of the interval, over all looks together.
     min_processes: fewer never resolve.
