@@ -94,6 +94,17 @@ class Stmt:
         """Expressions evaluated by this statement itself."""
         return ()
 
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """Names that stand for something in the statements after this one."""
+        return ()
+
+
+class Operand:
+    """Base of compound operands of statements: dataclasses of expressions, names and numbers."""
+
+    __slots__ = ()
+
 
 @dataclass(frozen=True, slots=True)
 class Comment(Stmt):
@@ -110,6 +121,10 @@ class View(Stmt):
     dtype: DType
 
     @property
+    def defines(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    @property
     def exprs(self) -> tuple[Expr, ...]:
         return (self.base,)
 
@@ -120,6 +135,10 @@ class Let(Stmt):
 
     name: str
     value: Expr
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        return (self.name,)
 
     @property
     def exprs(self) -> tuple[Expr, ...]:
@@ -139,6 +158,10 @@ class RegArray(Stmt):
     shape: tuple[int, ...]
     lanes: int = 1
     init: Number | None = None
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        return (self.name,)
 
     def at(self, *index: Expr | int) -> Reg:
         """The slot at ``index``."""
@@ -250,6 +273,10 @@ class ShuffleXor(Stmt):
     mask: int
 
     @property
+    def defines(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    @property
     def exprs(self) -> tuple[Expr, ...]:
         return (self.value,)
 
@@ -309,7 +336,7 @@ def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
             yield from statements(inner)
 
 
-_WORDS = frozenset(("text", "unroll", "op", "scope", "monoid", "dtype", "transport", "kind", "state"))
+_WORDS = frozenset(("text", "unroll", "op", "scope", "monoid", "dtype", "transport", "atom", "role", "major"))
 """Text fields of statements that are words of the grammar, not names of things."""
 
 
@@ -329,17 +356,20 @@ def rewrite(
             return expr(value)
         if isinstance(value, str):
             return value if key in _WORDS else name(value)
+        if isinstance(value, Operand):
+            return _changed(value, new)
         if isinstance(value, tuple) and value:
             if isinstance(value[0], Stmt):
                 return body(value)
             return tuple(new(key, item) for item in value)
         return value
 
-    values = {field.name: getattr(stmt, field.name) for field in fields(stmt)}  # type: ignore[arg-type]
+    changed: Stmt = _changed(stmt, new)
+    return changed
+
+
+def _changed(node: Any, new: Callable[[str, Any], Any]) -> Any:
+    values = {field.name: getattr(node, field.name) for field in fields(node)}
     changed = {key: new(key, value) for key, value in values.items()}
-    return stmt if all(changed[key] is value for key, value in values.items()) else type(stmt)(**changed)
+    return node if all(changed[key] is value for key, value in values.items()) else type(node)(**changed)
 
-
-def defined(stmt: Stmt) -> tuple[str, ...]:
-    """Names that ``stmt`` itself defines for the statements after it (a loop's variable is defined inside it)."""
-    return (stmt.name,) if isinstance(stmt, View | Let | RegArray | ShuffleXor) else ()

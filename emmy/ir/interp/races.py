@@ -1,9 +1,9 @@
 """Vector clocks: which accesses of a block's threads are ordered by barriers.
 
 Every thread has a clock for every thread (and one for the asynchronous copy engine). A barrier joins the clocks of
-those who take part; an access races when the last access of another thread to the same element is not in the clock of the
-thread that makes it. The scheme is that of Flanagan and Freund, FastTrack (PLDI 2009), with reads kept in a log that
-the next write to an element empties.
+those who take part. An access races when the last access of another thread to the same element is not in the clock of
+the thread that makes it. The scheme is that of Flanagan and Freund, FastTrack (PLDI 2009), with reads kept in a log
+that the next write to an element empties.
 """
 
 from __future__ import annotations

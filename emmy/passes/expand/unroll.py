@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from emmy.errors import EmmyError
 from emmy.ir.expr import Const, Expr, Mem, Reg, Var, transform
-from emmy.ir.kernel import For, If, Kernel, Stmt, defined, rewrite, statements
+from emmy.ir.kernel import For, If, Kernel, Stmt, rewrite, statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def unroll(kernel: Kernel) -> Kernel:
     """
     if not any(isinstance(stmt, For) and stmt.unroll == "full" for stmt in statements(kernel.body)):
         return kernel
-    taken = {name for stmt in statements(kernel.body) for name in (*defined(stmt), getattr(stmt, "var", ""))
+    taken = {name for stmt in statements(kernel.body) for name in (*stmt.defines, getattr(stmt, "var", ""))
              if isinstance(name, str)}  # fmt: skip
     return Kernel(kernel.name, kernel.params, kernel.block, tuple(_run(kernel.body, Scope(), taken)), kernel.shared,
                   kernel.min_blocks)  # fmt: skip
@@ -75,7 +75,7 @@ def _iterations(stmt: For, scope: Scope) -> range:
 def _iteration(stmt: For, scope: Scope, value: int, taken: set[str]) -> Scope:
     names = dict(scope.names)
     for inner in statements(stmt.body):
-        for name in defined(inner):
+        for name in inner.defines:
             fresh = f"{scope.name(name)}_{value}"
             while fresh in taken:
                 fresh += "_"
