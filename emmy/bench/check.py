@@ -102,14 +102,17 @@ def compare(
         what = "not written" if np.isnan(found) else "not finite"
         return Verdict(float("inf"), f"{what}: {found} at {place}, expected {expected[not_finite]:g}")
     rel = float(np.sqrt(error2 / norm2)) if norm2 > 0 else float(np.sqrt(error2))
-    if rel > tolerance.norm:
-        return Verdict(rel, f"relative error {rel:.2e}, at most {tolerance.norm:g} allowed")
-    if worst > tolerance.element:
-        place = _place(np.unravel_index(worst_at, out.shape))
+    if rel <= tolerance.norm and worst <= tolerance.element:
+        return Verdict(rel)
+    reason = f"relative error {rel:.2e} (at most {tolerance.norm:g} allowed)"
+    if limits is not None:
         found = float(logical(flat[worst_at : worst_at + 1], dtype)[0])
-        return Verdict(rel, f"{found:g} at {place}, expected {expected[worst_at]:g} "
-                            f"(error {worst:.2e} of its scale, at most {tolerance.element:g} allowed)")  # fmt: skip
-    return Verdict(rel)
+        place = _place(np.unravel_index(worst_at, out.shape))
+        reason += (
+            f", worst at {place}: {found:g}, expected {expected[worst_at]:g}, "
+            f"{worst:.2e} of its scale (at most {tolerance.element:g} allowed)"
+        )
+    return Verdict(rel, reason)
 
 
 def _first(mask: np.ndarray) -> str:

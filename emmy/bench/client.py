@@ -126,13 +126,22 @@ class Worker:
     def submit(self, job: Mapping[str, Any], deadlines: Mapping[str, float] | None = None) -> Outcome:
         """Runs one job to its typed end. ``deadlines``: seconds by phase, over DEADLINES_S.
 
-        A passed deadline is ``timeout``; death by a signal while compiling is ``compile_failed``, otherwise
-        ``launch_failed``; the error holds signal and last lines of standard error.
+        A worker that died before it began the job is replaced once. A passed deadline is ``timeout``; death by a signal
+        while compiling is ``compile_failed``, otherwise ``launch_failed``; the error holds the signal and the last lines
+        of standard error. Raises MissingPrerequisite when the device cannot be opened.
         """
         limits = {**DEADLINES_S, **(deadlines or {})}
-        self.wait_ready()
-        jobs, replies = self._pipes()
+        outcome, phase = self._submit(job, limits)
+        return self._submit(job, limits)[0] if phase == "start" and outcome.status == Status.BENCH_FAIL else outcome
+
+    def _submit(self, job: Mapping[str, Any], limits: Mapping[str, float]) -> tuple[Outcome, str]:
+        """The outcome and the phase that the job had come to."""
         started, phase = time.monotonic(), "start"
+        try:
+            self.wait_ready()
+        except LaunchFailed as error:
+            return Outcome(None, Status.BENCH_FAIL, str(error), time.monotonic() - started), phase
+        jobs, replies = self._pipes()
         try:
             wire.send(jobs, job)
             while True:
@@ -140,17 +149,18 @@ class Worker:
                 if "reply" in message:
                     if message.get("retire"):
                         self.kill()
-                    return Outcome(message["reply"], wall_s=time.monotonic() - started)
+                    return Outcome(message["reply"], wall_s=time.monotonic() - started), phase
                 phase = message["phase"]
         except wire.Expired:
             self.kill()
             text = f"{phase} took longer than {limits[phase]:g} s; the worker was killed"
-            return Outcome(None, Status.TIMEOUT, text, time.monotonic() - started)
+            return Outcome(None, Status.TIMEOUT, text, time.monotonic() - started), phase
         except wire.Closed:
             why = self._death()
             status = _death_status(phase, why)
             self.kill()
-            return Outcome(None, status, f"the worker died in phase {phase}: {why}", time.monotonic() - started)
+            text = f"the worker died in phase {phase}: {why}"
+            return Outcome(None, status, text, time.monotonic() - started), phase
         except BaseException:
             # A worker in the middle of a job cannot be asked anything else.
             self.kill()

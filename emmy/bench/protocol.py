@@ -46,7 +46,7 @@ class Bench:
     """A device's workers: one kept warm to screen, ``processes`` prestarted ones to confirm. A context manager.
 
     device: name for ``open_device``. folder: work folder (``_tune``); compiled binaries go to a part of it
-    that is named after the sweep, so that a new sweep compiles cold. deadlines: seconds by phase (``client.DEADLINES_S``).
+    that is named after the sweep, so that a new sweep compiles cold. deadlines: seconds by phase, over DEADLINES_S.
     """
 
     device: str

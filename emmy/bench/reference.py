@@ -1,8 +1,8 @@
 """What a region has to compute, in float64, once for each set of sizes: files that parent and workers read.
 
 Computed by the NumPy interpreter of nests, which shares no code with what is checked. A folder under ``refs/`` is
-written under another name and renamed when complete; it is named after the region's key, the seed, the kinds of data and the
-sizes, so it never goes stale.
+written under another name and renamed when complete; it is named after the region's key, the seed, the kinds of
+data and the sizes, so it never goes stale.
 """
 
 from __future__ import annotations

@@ -85,7 +85,8 @@ class BuildReport:
 class Executable(Protocol):
     """A compiled artefact. ``report.seconds`` is the build alone: a device may finish compiling at the first launch."""
 
-    report: BuildReport
+    @property
+    def report(self) -> BuildReport: ...
 
 
 class Device(Protocol):

@@ -7,6 +7,7 @@ size, and aborts the process where it finds no linker: ``emmy.device.probe`` loo
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ def prepare_environment(cache_dir: str | None = None, environ: dict[str, str] | 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """``body`` is what kernels see, a part of ``whole`` between the guards; of an empty tensor there is no ``whole``."""
+    """``body`` is what kernels see, the part of ``whole`` between the guards; an empty tensor has no ``whole``."""
 
     whole: Any
     body: Any
@@ -278,4 +279,6 @@ def vector_bits(version: str, reported: int) -> int:
 
 def _first_error(log: str) -> str:
     lines = [line.strip() for line in log.splitlines() if "error:" in line]
+    # PoCL compiles from a temporary file, whose name would make every failure a different one.
+    lines = [re.sub(r"\S*/(tempfile_\w+)\.cl", "kernel.cl", line) for line in lines]
     return lines[0] if lines else log.strip().splitlines()[0] if log.strip() else "no message"

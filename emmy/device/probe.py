@@ -1,8 +1,8 @@
 """What the OpenCL device of this machine is and can do at most, found out in a process of its own.
 
 PoCL aborts the process that compiles where there is no linker or no libgcc, so neither the command line nor a worker
-may be the first to try. The answer is kept in a small JSON, keyed by versions and processor: the machine's next probe is
-a file read.
+may be the first to try. The answer is kept in a small JSON, keyed by versions and processor: the machine's next probe
+is a file read.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ def capabilities(name: str | None = None, work_dir: Path | None = None) -> Capab
     """Capabilities of a device or compile target, without opening it here.
 
     ``auto`` or None: a CUDA GPU where one is, else OpenCL. A target (``sm_90a``, …) answers on any machine.
-    ``work_dir`` holds the probe's cached answer. Raises InputError for an unknown name, MissingPrerequisite with what to install.
+    ``work_dir`` holds the probe's cached answer. Raises InputError for an unknown name, MissingPrerequisite with what
+    to install.
     """
     name = resolve(name)
     if name in TARGETS:

@@ -44,7 +44,9 @@ __kernel void add_{kind}(__global const float* x, __global const float* y, __glo
         )
         for n in sizes
     )
-    return Artefact(name, "opencl", (), (KernelSpec(name, source, (block, 1), 0, args),), cases, sizes[0], 12 * sizes[0])
+    return Artefact(
+        name, "opencl", (), (KernelSpec(name, source, (block, 1), 0, args),), cases, sizes[0], 12 * sizes[0]
+    )
 
 
 def add_references(folder: Path, sizes: tuple[int, ...] = (4096,), seed: int = 0) -> ReferenceSet:
@@ -55,5 +57,7 @@ def add_references(folder: Path, sizes: tuple[int, ...] = (4096,), seed: int = 0
         x, y = (generate(seed, spec).astype(np.float64) for spec in inputs)
         np.save(folder / f"z-{n}.npy", x + y)
         np.save(folder / f"s-{n}.npy", np.abs(x) + np.abs(y))
-        cases.append(ReferenceCase({"n": n}, inputs, {"z": str(folder / f"z-{n}.npy")}, {"z": str(folder / f"s-{n}.npy")}))
+        cases.append(
+            ReferenceCase({"n": n}, inputs, {"z": str(folder / f"z-{n}.npy")}, {"z": str(folder / f"s-{n}.npy")})
+        )
     return ReferenceSet(f"add-{sizes}-{seed}", seed, tuple(cases))
