@@ -127,8 +127,8 @@ class Worker:
         """Runs one job to its typed end. ``deadlines``: seconds by phase, over DEADLINES_S.
 
         A worker that died before it began the job is replaced once. A passed deadline is ``timeout``; death by a signal
-        while compiling is ``compile_failed``, otherwise ``launch_failed``; the error holds the signal and the last lines
-        of standard error. Raises MissingPrerequisite when the device cannot be opened.
+        while compiling is ``compile_failed``, otherwise ``launch_failed``; the error holds the signal and the last
+        lines of standard error. Raises MissingPrerequisite when the device cannot be opened.
         """
         limits = {**DEADLINES_S, **(deadlines or {})}
         outcome, phase = self._submit(job, limits)

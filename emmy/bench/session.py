@@ -110,7 +110,8 @@ class Session:
 
     def qualified(self, row: Row, refs: ReferenceSet) -> Ready:
         """Compiles, launches once, checks every case, takes a rough time. Kept for later jobs on the same row."""
-        key = f"{row.artefact.plan_digest}/{row.regime}/{refs.key}/{row.lane}"
+        sizes = [dict(case.symbols) for case in row.artefact.cases]
+        key = f"{row.artefact.plan_digest}/{row.regime}/{refs.key}/{row.lane}/{sizes}"
         if key in self.ready:
             self.ready.move_to_end(key)
             return self.ready[key]
