@@ -5,7 +5,7 @@ addresses of ldmatrix and the accumulator-to-operand recast all derive from it. 
 register vector (``Reg`` with one lane an element the thread holds), so that arithmetic on accumulators is ordinary
 vector arithmetic.
 
-Layouts are those of PTX ISA 9.0, "Matrix fragments for mma.m16n8k16" and "Register fragments for wgmma.mma_async.m64nNk16".
+Layouts are those of the PTX ISA: "Matrix fragments for mma.m16n8k16" and "Register fragments for wgmma.mma_async".
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class Swizzle:
 
 @dataclass(frozen=True, slots=True)
 class Fragments(Stmt):
-    """An array of ``shape`` tiles of ``atom`` in ``role`` (``a``, ``b``, ``c``); ``init`` fills them, None: undefined."""
+    """An array of ``shape`` tiles of ``atom`` in ``role`` (``a``, ``b``, ``c``), filled with ``init`` unless None."""
 
     name: str
     atom: str

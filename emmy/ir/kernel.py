@@ -16,8 +16,8 @@ warp, described by an atom, a role and a layout). Register arrays are indexed by
              | ShuffleXor(name, value, mask)          what expansion makes of a Combine inside a warp
 
 Thread and block indices are the variables named in THREAD_VARS; sizes known at run time are ``ScalarParam``s.
-Rings, roles, atoms, asynchronous copies and mbarriers stand in emmy.ir.pipeline and emmy.ir.fragment: they are
-statements too.
+Rings, roles, asynchronous copies and mbarriers stand in emmy.ir.pipeline, atoms and their layouts in
+emmy.ir.fragment: they are statements too.
 """
 
 from __future__ import annotations
@@ -57,9 +57,16 @@ class ScalarParam:
 
 @dataclass(frozen=True, slots=True)
 class TensorMapParam:
-    """A TMA tensor map (CUtensorMap, 128 bytes, ``__grid_constant__``)."""
+    """A TMA tensor map (CUtensorMap, 128 bytes, ``__grid_constant__``) of a tensor of ``dtype``.
+
+    box: extent of one copy, outermost axis first. span_bytes: the swizzle (0, 32, 64 or 128); the innermost extent of
+    the box is at most that wide.
+    """
 
     name: str
+    dtype: DType = DType.F16
+    box: tuple[int, ...] = ()
+    span_bytes: int = 0
 
 
 Param = BufferParam | ScalarParam | TensorMapParam
