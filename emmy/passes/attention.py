@@ -29,9 +29,10 @@ def fuse_softmax(region: Region) -> Region:
         match expand(total.body[0], by_name):
             case Call("exp", (Call("sub", (x, Load() as top)),)):
                 peak = by_name.get(base(top.tensor))
-                if peak is not None and peak.monoid == "max" and _is_row_of(top, peak, total):
-                    if _same(expand(peak.body[0], by_name), _row_env(peak, top, total), x, total):
-                        return fuse_softmax(_with_online_softmax(region, peak, top, total))
+                if peak is None or peak.monoid != "max" or not _is_row_of(top, peak, total):
+                    continue
+                if _same(expand(peak.body[0], by_name), _row_env(peak, top, total), x, total):
+                    return fuse_softmax(_with_online_softmax(region, peak, top, total))
     return region
 
 
@@ -168,13 +169,12 @@ def _attention(region: Region, pv: Comp, by_name: dict[str, Comp]) -> Region | N
     outside = [f for f in found.rest if key.name not in free_vars(f)]
     if not inside:
         return None
-    return _with_attention(region, pv, carried[0], key, found, inside, outside, scores[0])
+    return _with_attention(region, pv, carried[0], key, found, _product(inside), outside, scores[0])
 
 
 def _with_attention(
-    region: Region, pv: Comp, carried: Axis, key: Axis, found: Weights, inside: list[Expr], outside: list[Expr], scores: Comp
+    region: Region, pv: Comp, carried: Axis, key: Axis, found: Weights, value: Expr, outside: list[Expr], scores: Comp
 ) -> Region | None:
-    value = _product(inside)
     axes = tuple(axis for axis in pv.axes if axis.name != carried.name)
     name = f"{pv.name}_att"
     attention = Comp(
@@ -229,7 +229,8 @@ def _weight(expr: Expr) -> Weights | None:
             if inner is None or inner.guard is not None:
                 return None
             # the guard must be one of the row: it may read nothing but the maximum and the total
-            if any(base(load.tensor) != base(inner.m.tensor) for load in _loads(guard)) or free_vars(guard) - free_vars(inner.m):
+            foreign = [load for load in _loads(guard) if base(load.tensor) != base(inner.m.tensor)]
+            if foreign or free_vars(guard) - free_vars(inner.m):
                 return None
             return replace(inner, guard=guard)
         case Call("div", (Call("exp", (Call("sub", (x, Load() as m)),)), Load() as total)):

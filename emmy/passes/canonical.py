@@ -13,17 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
-from emmy.ir.dtype import DType
-from emmy.ir.expr import Call, Const, Expr, Load, Var, floordiv, i32, is_const, mod, substitute, transform, walk
+from emmy.ir.expr import Const, Expr, Load, Var, floordiv, free_vars, i32, is_const, mod, substitute, transform
 from emmy.ir.nest import Axis, Comp, Output, Region, Tensor
 from emmy.ir.simplify import Simplifier, simplify
 from emmy.passes.rewrite import (
     base,
-    component,
     divisions,
     flat,
-    free_vars,
     live,
     loads_of,
     map_loads,
@@ -44,7 +42,24 @@ def canonical(region: Region) -> Region:
     region = name_axes(region)
     region = merge_axes(region)
     region = view_inputs(region)
-    return name_axes(region)
+    return name_axes(in_order(used_symbols(region)))
+
+
+def in_order(region: Region) -> Region:
+    """Inputs in the order in which the computations first read them."""
+    first = {name: n for n, name in enumerate(dict.fromkeys(x.tensor for c in region.comps for x in c.loads()))}
+    return replace(region, inputs=tuple(sorted(region.inputs, key=lambda t: first.get(t.name, len(first)))))
+
+
+def used_symbols(region: Region) -> Region:
+    """``region`` with only the symbols that its extents, strides or values mention."""
+    exprs: list[Expr] = []
+    for tensor in (*region.inputs, *(out.tensor for out in region.outputs)):
+        exprs += [*tensor.shape, *(tensor.strides or ())]
+    for comp in region.comps:
+        exprs += [*comp.body, *(axis.extent for axis in (*comp.axes, *comp.reduce, *comp.carried))]
+    names = frozenset().union(*map(free_vars, exprs))
+    return replace(region, symbols=tuple(s for s in region.symbols if s.name in names))
 
 
 # ------------------------------------------------------------------------------------------------ unit axes
@@ -238,7 +253,7 @@ def _pairs(region: Region) -> list[_Pair]:
     found: dict[tuple[str, str], _Pair] = {}
     for comp in region.comps:
         for axes in (comp.axes, comp.reduce):
-            for outer, inner in zip(axes, axes[1:], strict=False):
+            for outer, inner in pairwise(axes):
                 if isinstance(outer.extent, Const) or not isinstance(inner.extent, Const):
                     found.setdefault((outer.name, inner.name), _Pair(outer, inner))
     return list(found.values())
@@ -268,7 +283,7 @@ def _merge(region: Region, pair: _Pair) -> Region | None:
         new = replace(comp, axes=axes, reduce=reduce, body=tuple(substitute(expr, values) for expr in comp.body))
         simplifier = Simplifier(scope(new))
         for expr in comp.body:
-            if not _no_new_divisions(expr, values, before, Simplifier(scope(comp)), simplifier):
+            if not _no_new_divisions(expr, values, before, Simplifier(scope(comp)), simplifier, pair):
                 return None
         comps.append(_join_index(simplified(new), positions, pair.inner.extent))
     outputs = []
@@ -324,14 +339,21 @@ def join_dims(tensor: Tensor, place: int) -> Tensor:
 
 
 def _no_new_divisions(
-    expr: Expr, values: dict[str, Expr], shapes: dict[str, Tensor], old: Simplifier, new: Simplifier
+    expr: Expr, values: dict[str, Expr], shapes: dict[str, Tensor], old: Simplifier, new: Simplifier, pair: _Pair
 ) -> bool:
-    """Whether offsets and plain index arithmetic of ``expr`` need no more divisions after the substitution."""
+    """Whether offsets and plain index arithmetic of ``expr`` need no more divisions after the substitution.
+
+    Nor may the merged axis enter a division that the inner one was not in: a head's keys would then depend on the row.
+    """
     parts: list[Expr] = [_without_loads(expr)]
     parts += [_without_loads(flat(shapes[load.tensor], load.index)) for load in loads_of((expr,))]
     for part in parts:
-        after = new.body(substitute(part, values))
-        if len(divisions(after)) > len(divisions(old.body(part))):
+        before = divisions(old.body(part))
+        after = divisions(new.body(substitute(part, values)))
+        if len(after) > len(before):
+            return False
+        inner = any(pair.inner.name in free_vars(node) for node in before)
+        if not inner and any(pair.outer.name in free_vars(node) for node in after):
             return False
     return True
 
@@ -420,7 +442,3 @@ def _replace_input(region: Region, tensor: Tensor, place: int, inner: Expr | Non
 
     inputs = tuple(tensor if t.name == tensor.name else t for t in region.inputs)
     return replace(region, inputs=inputs, comps=tuple(map_loads(comp, rule) for comp in region.comps))
-
-
-__all__ = ["Call", "DType", "canonical", "component", "drop_unit_axes", "free_vars", "join_dims", "merge_axes", "name_axes",
-           "share", "view_inputs", "walk"]  # fmt: skip

@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from emmy.ir.expr import Call, Expr, Load, Var, free_vars, walk
+from emmy.ir.expr import Load, Var, free_vars, walk
 from emmy.ir.nest import Comp, Region
 from emmy.passes.attention import fuse_attention, fuse_softmax
 from emmy.passes.canonical import canonical
-from emmy.passes.rewrite import base, component, inline, live, result_tensor, scope, uses
+from emmy.passes.rewrite import base, inline, live, scope, uses
 from emmy.passes.roles import cost, is_contraction, is_heavy
 
 PROLOGUE_COST = 4.0
@@ -33,7 +33,7 @@ BROADCAST_COST = 16.0
 """Multiply-adds a map may cost where its reader repeats it along an axis that the map does not have."""
 
 REPEAT_COST = 64.0
-"""Multiply-adds that evaluating a map again, in all of its readers, may add to an element; below a memory round trip."""
+"""Multiply-adds that evaluating a map again, in all its readers, may add to an element; below a memory round trip."""
 
 
 def fuse(region: Region) -> Region:
@@ -162,16 +162,3 @@ def _cell_for_cell(comp: Comp, reader: Comp) -> bool:
         if fixed or max(names.values(), default=1) > 1 or set(names) != {axis.name for axis in reader.axes}:
             return False
     return True
-
-
-__all__ = [
-    "BROADCAST_COST",
-    "PROLOGUE_COST",
-    "REPEAT_COST",
-    "Call",
-    "Expr",
-    "component",
-    "fuse",
-    "inline_maps",
-    "result_tensor",
-]  # fmt: skip

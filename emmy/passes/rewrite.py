@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from emmy.ir.dtype import DType
-from emmy.ir.expr import Call, Expr, Load, free_vars, i32, rebuild, substitute, transform, walk
-from emmy.ir.nest import Axis, Comp, Output, Region, Tensor
+from emmy.ir.expr import Call, Expr, Load, i32, substitute, transform, walk
+from emmy.ir.nest import Axis, Comp, Region, Tensor
 from emmy.ir.simplify import Simplifier
 
 
@@ -145,14 +144,3 @@ def rename_axes(comp: Comp, names: dict[str, str]) -> Comp:
         variables[axis.name] = Axis(names.get(axis.name, axis.name), axis.extent).var
     body = tuple(substitute(expr, variables) for expr in comp.body)
     return replace(comp, axes=renamed(comp.axes), reduce=renamed(comp.reduce), carried=renamed(comp.carried), body=body)
-
-
-def replace_outputs(outputs: tuple[Output, ...], change: Callable[[Output], Output]) -> tuple[Output, ...]:
-    return tuple(change(out) for out in outputs)
-
-
-__all__ = [
-    "DType", "base", "component", "divisions", "element", "flat", "free_vars", "inline", "live", "loads_of", "map_loads",
-    "outside_loads", "rebuild", "rename_axes", "replace_outputs", "result_tensor", "scope", "simplified", "tensors",
-    "uses",
-]  # fmt: skip
