@@ -73,15 +73,22 @@ def export_graph(
         warnings.simplefilter("ignore")
         try:
             program = torch.export.export(module, tuple(inputs.values()), dynamic_shapes=(tuple(dims.values()),), strict=False)
-            table = torch.export.default_decompositions()
-            for op in [op for op in list(table) if str(op) in OPS]:
-                table.pop(op)
-            program = program.run_decompositions(table)
+            if not _in_table(program):
+                table = torch.export.default_decompositions()
+                for op in [op for op in list(table) if str(op) in OPS]:
+                    table.pop(op)
+                program = program.run_decompositions(table)
         except EmmyError:
             raise
         except Exception as error:
             raise _explained(error, dynamic) from error
     return _Reader(name, program, inputs, dynamic, locate or (lambda file, line: f"{file}:{line}")).read()
+
+
+def _in_table(program: Any) -> bool:
+    """Whether every operation has a row already: then there is nothing to decompose, which takes most of the time."""
+    calls = (node.target for node in program.graph.nodes if node.op == "call_function")
+    return all(not isinstance(target, torch._ops.OperatorBase) or str(target) in OPS for target in calls)
 
 
 def _dynamic_shapes(inputs: Mapping[str, torch.Tensor], dynamic: Sequence[DynamicSpec]) -> dict[str, dict[int, Any] | None]:

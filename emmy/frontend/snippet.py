@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import builtins
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,8 +49,8 @@ class Snippet:
         return f"snippet:{line // _WIDTH}:{line % _WIDTH + 1}"
 
 
-def read_snippet(source: str) -> Snippet:
-    """Parse a snippet and run its set-up.
+def read_snippet(source: str, given: Mapping[str, torch.Tensor] | None = None) -> Snippet:
+    """Parse a snippet and run its set-up. ``given``: inputs that it does not create itself, in order.
 
     Raises InputError, with line and caret, for a syntax error, an unknown name, a failing set-up, and a snippet without
     inputs or result.
@@ -61,7 +61,8 @@ def read_snippet(source: str) -> Snippet:
         raise InputError("snippet has no result", found="a last statement that is no expression" if body else "nothing",
                          expected="an expression at the end, such as: x0 = torch.randn(512, 1024); F.silu(x0)")  # fmt: skip
     scope: dict[str, Any] = {"torch": torch, "F": torch.nn.functional, "nn": torch.nn, "__name__": FILE}
-    tensors: set[str] = set()
+    scope |= given or {}
+    tensors: set[str] = set(given or ())
     traced: list[ast.stmt] = []
     for statement in body[:-1]:
         if _reads(statement, tensors) or not _sets_up(statement):

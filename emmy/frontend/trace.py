@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -13,10 +13,26 @@ from emmy.frontend import reproducer
 from emmy.frontend.export import export_graph
 from emmy.frontend.inputs import Array, random_inputs, shape_of, to_numpy
 from emmy.frontend.snippet import Snippet, failure, read_snippet
+from emmy.frontend.types import TORCH
+from emmy.goldens.dataset import shape as golden_shape
+from emmy.ir.dtype import DType
 from emmy.ir.graph import Graph
 from emmy.ir.nest import Region
 from emmy.passes.decompose import decompose
 from emmy.target import DynamicSpec, Target, TargetKind
+
+
+class InputLike(Protocol):
+    """A declared input (emmy.goldens.dataset.InputSpec is one)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def symbolic(self) -> tuple[tuple[int, str], ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +74,6 @@ def trace(target: Target) -> Traced:
         case TargetKind.REPRODUCER:
             return trace_reproducer(target.value)
         case TargetKind.GOLDEN:
-            from emmy.frontend.golden import trace_golden
-
             return trace_golden(target.value)
     raise InputError(f"{target.kind.value} {target.value}", expected="a snippet, a golden shape or a reproducer")
 
@@ -69,6 +83,23 @@ def trace_snippet(source: str, dynamic: Sequence[DynamicSpec] = (), seq_len: int
     if seq_len is not None and not dynamic:
         raise InputError("--seq-len", found="a snippet without a symbolic axis", expected="--dynamic NAME@INPUT:AXIS beside it")
     return _traced(name, _resized(read_snippet(source), dynamic, seq_len), dynamic)
+
+
+def trace_callable(source: str, inputs: Sequence[InputLike], name: str = "program") -> Traced:
+    """Trace the snippet ``source`` over declared inputs, which it does not create itself.
+
+    inputs: name, shape, dtype and symbolic axes ((axis, symbol) pairs) of each, as ``Shape.inputs()`` of the golden
+    dataset gives them. Their values are random; no memory is touched for them here.
+    """
+    given = {item.name: torch.empty(item.shape, dtype=TORCH[item.dtype]) for item in inputs}
+    dynamic = [DynamicSpec(symbol, item.name, axis) for item in inputs for axis, symbol in item.symbolic]
+    return _traced(name, read_snippet(source, given), dynamic, examples=False)
+
+
+def trace_golden(name: str) -> Traced:
+    """Trace the golden shape ``name``. Raises InputError naming the nearest shapes for an unknown one."""
+    shape = golden_shape(name)
+    return trace_callable(shape.snippet(), shape.inputs(), shape.name)
 
 
 def trace_reproducer(path: str) -> Traced:
@@ -82,7 +113,7 @@ def trace_reproducer(path: str) -> Traced:
     return Traced(graph, decompose(graph), eager, {})
 
 
-def _traced(name: str, snippet: Snippet, dynamic: Sequence[DynamicSpec]) -> Traced:
+def _traced(name: str, snippet: Snippet, dynamic: Sequence[DynamicSpec], *, examples: bool = True) -> Traced:
     try:
         exported = export_graph(name, snippet.function, snippet.inputs, dynamic, snippet.modules, snippet.locate)
     except EmmyError:
@@ -95,8 +126,8 @@ def _traced(name: str, snippet: Snippet, dynamic: Sequence[DynamicSpec]) -> Trac
         result: Any = snippet.function(*args[: len(given)])
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
-    examples = {**snippet.inputs, **exported.constants}
-    return Traced(exported.graph, decompose(exported.graph), eager, examples)
+    known = {**(snippet.inputs if examples else {}), **exported.constants}
+    return Traced(exported.graph, decompose(exported.graph), eager, known)
 
 
 def _resized(snippet: Snippet, dynamic: Sequence[DynamicSpec], seq_len: int | None) -> Snippet:

@@ -120,6 +120,10 @@ class _Run:
         axes = (*comp.axes, *comp.reduce, *comp.carried)
         full = (*extents, *over, *carried)
         scope = Scope(self, axes, (*starts, *(0 for _ in over + carried)), full)
+        if self.fast and comp.monoid == "online_attention" and 0 not in full:
+            attended = self._attention(comp, scope, dict(zip([axis.name for axis in axes], full, strict=True)))
+            if attended is not None:
+                return attended
         values = [np.broadcast_to(scope.value(expr), full) for expr in comp.body]
         if comp.is_map:
             return (values[0],)
@@ -187,24 +191,63 @@ class _Run:
                 return None
         axes = (*comp.axes, *comp.reduce)
         names = [axis.name for axis in axes]
-        if f is g or not all(comp.reduce):
+        if f is g:
             return None
         uses = [frozenset(names) & free_vars(side) for side in (f, g)]
         summed = {axis.name for axis in comp.reduce}
-        if not summed <= uses[0] & uses[1] or any(len(use) == len(names) for use in uses) or uses[0] | uses[1] != set(names):
+        if not summed <= uses[0] & uses[1] or uses[0] == uses[1]:
             return None
+        scope = Scope(self, axes, (0,) * len(axes), (*shape, *over))
+        size = dict(zip(names, (*shape, *over), strict=True))
+        out, order = self._contract(scope.value(f), scope.value(g), (uses[0], uses[1]), summed, size, comp.dtype)
+        unused = [axis.name for axis in comp.axes if axis.name not in order]
+        whole = np.broadcast_to(out.reshape((*(1 for _ in unused), *out.shape)), (*(size[n] for n in unused), *out.shape))
+        return _ordered((whole, [*unused, *order]), [axis.name for axis in comp.axes])
+
+    def _contract(
+        self,
+        left: Array,
+        right: Array,
+        uses: tuple[frozenset[str], frozenset[str]],
+        summed: set[str],
+        size: dict[str, int],
+        dtype: DType,
+    ) -> tuple[Array, list[str]]:
+        """Sum over ``summed`` of ``left * right``, and the names of the axes of the result in order."""
+        names = list(size)
         batch = [n for n in names if n in uses[0] & uses[1] and n not in summed]
         rows = [n for n in names if n in uses[0] - uses[1]]
         columns = [n for n in names if n in uses[1] - uses[0]]
-        reduce = [axis.name for axis in comp.reduce]
-        size = dict(zip(names, (*shape, *over), strict=True))
-        held = self.held(comp.dtype.compute)
-        scope = Scope(self, axes, (0,) * len(axes), (*shape, *over))
-        left = _arranged(scope.value(f), names, batch, rows, reduce, size).astype(held, copy=False)
-        right = _arranged(scope.value(g), names, batch, reduce, columns, size).astype(held, copy=False)
-        out = np.matmul(left, right).reshape([size[n] for n in (*batch, *rows, *columns)])
+        reduce = [n for n in names if n in summed]
+        held = self.held(dtype.compute)
+        a = _arranged(left, names, batch, rows, reduce, size).astype(held, copy=False)
+        c = _arranged(right, names, batch, reduce, columns, size).astype(held, copy=False)
         order = [*batch, *rows, *columns]
-        return np.ascontiguousarray(out.transpose([order.index(axis.name) for axis in comp.axes]))
+        return np.matmul(a, c).reshape([size[n] for n in order]), order
+
+    def _attention(self, comp: Comp, scope: Scope, size: dict[str, int]) -> tuple[Any, ...] | None:
+        """(m, l, O) with scores and weights as whole rows, where scores do not depend on the carried axes."""
+        names = list(size)
+        score, value = comp.body
+        rows, reduce = [axis.name for axis in comp.axes], [axis.name for axis in comp.reduce]
+        carried = [axis.name for axis in comp.carried]
+        uses = frozenset(names) & free_vars(value)
+        if free_vars(score) & set(carried) or not {*reduce, *carried} <= uses:
+            return None
+        shape = [size[n] for n in (*rows, *reduce)] + [1] * len(carried)
+        scores = np.broadcast_to(scope.value(score), shape).astype(self.held(comp.dtype.compute), copy=False)
+        over = tuple(range(len(rows), len(rows) + len(reduce)))
+        top = scores.max(axis=over, keepdims=True)
+        weights = np.where(np.isneginf(scores), scores.dtype.type(0), np.exp(scores - top))
+        total = weights.sum(axis=over, dtype=scores.dtype)
+        out = self._contract(weights, scope.value(value), (frozenset((*rows, *reduce)), uses), set(reduce), size, comp.dtype)
+        plain = tuple(size[n] for n in rows)
+        return top.reshape(plain), total.reshape(plain), _ordered(out, [*rows, *carried])
+
+
+def _ordered(named: tuple[Array, list[str]], wanted: list[str]) -> Array:
+    array, names = named
+    return np.ascontiguousarray(array.transpose([names.index(n) for n in wanted]))
 
 
 def _arranged(
@@ -308,13 +351,15 @@ class Scope:
         if direct is not None:
             return direct
         rank = len(self.extents)
+        if 0 in self.extents:
+            return np.zeros([min(extent, 1) for extent in self.extents], array.dtype)
         at = [np.asarray(self.value(i, guarded)) for i in load.index]
         for coordinate, extent in zip(at, array.shape, strict=True):
             if not guarded and coordinate.size and (coordinate.min() < 0 or coordinate.max() >= extent):
                 raise IndexError(f"{load.tensor}: coordinate {coordinate.min()} to {coordinate.max()} of {extent}")
         shape = np.broadcast_shapes((1,) * rank, *(c.shape for c in at))
         if 0 in array.shape:
-            return np.zeros(shape, array.dtype)  # only untaken branches and empty scopes get here
+            return np.zeros(shape, array.dtype)  # only a branch that is not taken reads an empty tensor
         clipped = [np.clip(c, 0, extent - 1) if guarded else c for c, extent in zip(at, array.shape, strict=True)]
         return np.broadcast_to(array[tuple(clipped)], shape) if clipped else array.reshape((1,) * rank)
 

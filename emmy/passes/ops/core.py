@@ -234,10 +234,14 @@ INTS = (DType.I64, DType.I32)
 SINGLE = (DType.F32,)
 
 
-def sample(*dtypes: DType | tuple[DType, ...], **args: Any) -> Sample:
-    """A sample; the types may be given singly or as groups and default to all floats. ``self`` is spelled ``x``."""
-    kinds = tuple(d for item in dtypes for d in ((item,) if isinstance(item, DType) else item)) or FLOATS
-    return Sample(tuple(("self" if name == "x" else name, value) for name, value in args.items()), kinds)
+def sample(*dtypes: Any, **args: Any) -> Sample:
+    """A sample; the types may be given singly or as (nested) groups and default to all floats. ``x`` stands for ``self``."""
+    renamed = tuple(("self" if name == "x" else name, value) for name, value in args.items())
+    return Sample(renamed, tuple(_flat(dtypes)) or FLOATS)
+
+
+def _flat(dtypes: Any) -> list[DType]:
+    return [dtypes] if isinstance(dtypes, DType) else [dtype for item in dtypes for dtype in _flat(item)]
 
 
 @dataclass(frozen=True, slots=True)

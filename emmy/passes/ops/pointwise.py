@@ -62,7 +62,7 @@ def unary_samples(*dtypes: Any, low: float = -2.0, high: float = 2.0, **more: An
     first, *others = shapes
     return (
         sample(*dtypes, x=T(first, low=low, high=high), **more),
-        *(sample(SINGLE, x=T(s, low=low, high=high), **more) for s in others),
+        *(sample(dtypes[:1] or SINGLE, x=T(s, low=low, high=high), **more) for s in others),
     )
 
 
