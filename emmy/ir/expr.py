@@ -97,7 +97,7 @@ class Call(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Load(Expr):
-    """Element ``index`` (logical coordinates) of a tensor or of a computation's result (``name`` or ``name.component``)."""
+    """Element ``index`` (logical coordinates) of a tensor or of a computation's result (``name`` or ``name.k``)."""
 
     tensor: str
     index: tuple[Expr, ...]

@@ -81,8 +81,12 @@ class Space:
     def features(self) -> NDArray[np.float32]:
         """(leaves, features) in the order of emmy.schedule.features.NAMES."""
         parts = [
-            features.matrix(len(p), p.tier.features(p.problem, self.caps, p.columns) | {f"tier_{p.tier.name}": 1.0}
-                            | {"symbolic": float(bool(self.region.symbols))})  # fmt: skip
+            features.matrix(
+                len(p),
+                p.tier.features(p.problem, self.caps, p.columns)
+                | {f"tier_{p.tier.name}": 1.0}
+                | {"symbolic": float(bool(self.region.symbols))},
+            )
             for p in self.parts
         ]
         return np.concatenate(parts) if parts else np.zeros((0, len(features.NAMES)), np.float32)

@@ -198,35 +198,30 @@ class Memory:
         """``expr`` at ``point``, in compute types. ``read`` supplies loads that sit in registers (None: from memory)."""
         return _Evaluator(self, read).run(expr, point)
 
-    def load(self, load: Load, point: Point) -> Expr:
-        """A tensor element or vector from memory, converted to the compute type."""
+    def mem(self, load: Load, point: Point, lanes: int = 1) -> Mem:
+        """``lanes`` consecutive elements from a scalar point, in the storage type."""
         tensor = self.tensors[load.tensor]
         fill = False if tensor.dtype == DType.BOOL else 0
+        if point.local is not None and load in self.views:
+            name, coefficients = self.views[load]
+            local: Expr = i32(0)
+            for axis, coefficient in coefficients.items():
+                local = add(local, mul(point.local[axis], coefficient))
+            return Mem(name, local, tensor.dtype, lanes, point.guard, fill)
+        flat = flat_offset(tensor, tuple(self.value(i, point) for i in load.index))
+        return Mem(tensor.name, wide(flat) if self.big else flat, tensor.dtype, lanes, point.guard, fill)
 
-        def single(at: Point, lanes: int = 1) -> Expr:
-            if at.local is not None and load in self.views:
-                name, coefficients = self.views[load]
-                local: Expr = i32(0)
-                for axis, coefficient in coefficients.items():
-                    local = add(local, mul(at.local[axis], coefficient))
-                return Mem(name, local, tensor.dtype, lanes, at.guard, fill)
-            index = tuple(self.value(i, at) for i in load.index)
-            flat = flat_offset(tensor, index)
-            return Mem(tensor.name, wide(flat) if self.big else flat, tensor.dtype, lanes, at.guard, fill)
-
-        lanes = 1
-        if point.axis:
-            stride = self.stride(load, point.axis)
-            if stride is not None and is_const(stride, 0):
-                value: Expr = single(point.scalar())
-            elif stride is not None and is_const(stride, 1) and point.tail is None:
-                lanes = point.lanes
-                value = single(point.scalar(), lanes)
-            else:
-                value = Pack(tuple(single(point.lane(k)) for k in range(point.lanes)))
-        else:
-            value = single(point)
-        return cast(value, tensor.dtype.compute)
+    def load(self, load: Load, point: Point) -> Expr:
+        """A tensor element or vector from memory, converted to the compute type."""
+        compute = self.tensors[load.tensor].dtype.compute
+        if not point.axis:
+            return cast(self.mem(load, point), compute)
+        stride = self.stride(load, point.axis)
+        if stride is not None and is_const(stride, 0):
+            return cast(self.mem(load, point.scalar()), compute)
+        if stride is not None and is_const(stride, 1) and point.tail is None:
+            return cast(self.mem(load, point.scalar(), point.lanes), compute)
+        return cast(Pack(tuple(self.mem(load, point.lane(k)) for k in range(point.lanes))), compute)
 
     def stride(self, load: Load, axis: str) -> Expr | None:
         """Elements between neighbours along ``axis``; None where the offset is not affine in it."""

@@ -1,6 +1,6 @@
 """Lowering a contraction to scalar threads: each thread holds a register fragment of the output tile.
 
-Thread (tx, ty) of an n × m block holds rows ``ty + i * m`` and, in vectors of ``lanes``, columns
+Thread (tx, ty) of an n × m block holds rows ``ty * fm + i`` and, in vectors of ``lanes``, columns
 ``(tx + j * n) * lanes``: neighbouring threads read neighbouring vectors. Operands come straight from memory, or through
 a shared-memory ring of k steps. Rows and whole vectors beyond the edge are read at the last valid place (their results
 are never stored); the end of the k axis is a loop of its own with step one.
@@ -8,10 +8,31 @@ are never stored); the end of the k axis is a loop of its own with step one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from emmy.ir.dtype import DType
-from emmy.ir.expr import Const, Expr, Load, Reg, Var, add, both, call, cast, ceil_div, i32, is_const, minimum, mul, sub
+from emmy.ir.expr import (
+    Const,
+    Expr,
+    Lane,
+    Load,
+    Mem,
+    Reg,
+    Splat,
+    Var,
+    add,
+    both,
+    call,
+    cast,
+    ceil_div,
+    evaluate_int,
+    i32,
+    is_const,
+    minimum,
+    mul,
+    sub,
+    walk,
+)
 from emmy.ir.kernel import (
     BX,
     BY,
@@ -27,14 +48,18 @@ from emmy.ir.kernel import (
     RegArray,
     RegSet,
     ScalarParam,
+    Shared,
     Stmt,
     Store,
-    View,
 )
 from emmy.ir.nest import Axis, Region, Tensor
+from emmy.ir.pipeline import Acquire, Commit, Fill, Release, Ring, Wait
 from emmy.ir.plan import Launch, Memset, Plan, Step, Workspace
 from emmy.passes.contraction import Contraction
-from emmy.passes.lower.access import Memory, Point, wide
+from emmy.passes.lower.access import Memory, Point, flat_offset, wide
+from emmy.passes.lower.staging import PAD, StagedTile, fill, staged_tile
+
+Writer = Callable[[Expr, Point, Expr | None], list[Stmt]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +159,13 @@ class _Lowering:
         body.append(acc)
         body += self.edge_lets()
         start, stop = self.k_range(body)
+        shared: tuple[Shared, ...] = ()
         rows_full = self.divides(self.n, leaf.block_n) or self.divides(self.n, leaf.lanes)
-        if rows_full:
+        if leaf.depth:
+            tiles = self.tiles()
+            shared = tuple(tile.shared(leaf.depth) for tile in tiles)
+            body += self.accumulate_staged(acc, env, start, stop, tiles)
+        elif rows_full:
             body += self.accumulate(acc, env, start, stop, ragged=False)
         else:
             inside = call("le", add(Var("n0"), i32(leaf.block_n)), self.n.extent)
@@ -154,7 +184,7 @@ class _Lowering:
             reads += [load.tensor for _, expr, _ in self.p.epilogue if expr is not None for load in _loads(expr)]
             body += self.store_outputs(acc, env)
         names = tuple(dict.fromkeys(r for r in reads if r != self.p.comp.name))
-        return Kernel(self.name, self.params(names, tuple(writes)), (leaf.n, leaf.m), tuple(body))
+        return Kernel(self.name, self.params(names, tuple(writes)), (leaf.n, leaf.m), tuple(body), shared)
 
     def divides(self, axis: Axis, size: int) -> bool:
         return isinstance(axis.extent, Const) and axis.extent.value % size == 0
@@ -191,7 +221,8 @@ class _Lowering:
 
     def edge_lets(self) -> list[Stmt]:
         """The last valid row and vector of the tile, where the tile may cross the edge."""
-        leaf, out = self.leaf, []
+        leaf = self.leaf
+        out: list[Stmt] = []
         if not self.divides(self.m, leaf.block_m):
             out.append(Let("m_last", sub(sub(self.m.extent, i32(1)), Var("m0"))))
         if not self.divides(self.n, leaf.block_n):
@@ -209,8 +240,12 @@ class _Lowering:
         body += [start, stop]
         return start.var, stop.var
 
+    def row(self, i: int) -> Expr:
+        """Row i of the thread's fragment, inside the tile."""
+        return add(mul(TY, i32(self.leaf.fm)), i32(i)) if self.leaf.m > 1 else i32(i)
+
     def local_row(self, i: int) -> Expr:
-        row = add(TY, i32(i * self.leaf.m)) if self.leaf.m > 1 else i32(i)
+        row = self.row(i)
         return row if self.divides(self.m, self.leaf.block_m) else minimum(row, Var("m_last"))
 
     def local_column(self, j: int, clamp: bool = True) -> Expr:
@@ -220,7 +255,9 @@ class _Lowering:
             return column
         return minimum(column, Var("n_last"))
 
-    def point(self, env: dict[str, Expr], row: Expr, column: Expr, k: Expr, k_start: Expr, outer: dict[str, Expr]) -> Point:
+    def point(
+        self, env: dict[str, Expr], row: Expr, column: Expr, k: Expr, k_start: Expr, outer: dict[str, Expr]
+    ) -> Point:
         """Where factors are evaluated: ``row`` and ``column`` inside the tile, ``k`` absolute."""
         full: dict[str, Expr] = {**env, **outer, self.m.name: add(Var("m0"), row), self.n.name: add(Var("n0"), column)}
         full[self.k.name] = k
@@ -240,7 +277,7 @@ class _Lowering:
                 view = self.memory.view(f"p{side}{number}{tag}", load, block)
                 if view is not None:
                     out.append(view)
-        outer = {axis.name: axis.var for axis in self.p.k_outer}
+        outer: dict[str, Expr] = {axis.name: axis.var for axis in self.p.k_outer}
         step = self.leaf.k
         kv = Var("kk")
 
@@ -263,10 +300,18 @@ class _Lowering:
         return out + loops
 
     def multiply(
-        self, acc: RegArray, env: dict[str, Expr], k: Expr, k_start: Expr, outer: dict[str, Expr], tag: str, ragged: bool
+        self,
+        acc: RegArray,
+        env: dict[str, Expr],
+        k: Expr,
+        k_start: Expr,
+        outer: dict[str, Expr],
+        tag: str,
+        ragged: bool,
     ) -> list[Stmt]:
         """One rank-1 update of the fragment at ``k``."""
-        leaf, out = self.leaf, []
+        leaf = self.leaf
+        out: list[Stmt] = []
         columns: list[Expr] = []
         for j in range(leaf.fn // leaf.lanes):
             at = self.point(env, i32(0), self.local_column(j, clamp=not ragged), k, k_start, outer)
@@ -286,6 +331,80 @@ class _Lowering:
                 out.append(RegSet(slot, add(slot, mul(let.var, column))))
         return out
 
+    # ------------------------------------------------------------------------------------------------ staged
+
+    def tiles(self) -> tuple[StagedTile, StagedTile]:
+        """The operand tiles of the ring."""
+        leaf, widest = self.leaf, 16 if self.leaf.lanes <= 4 else 32
+        a = staged_tile("as", self.memory, self.p.a, self.m, self.k, leaf.k, leaf.block_m, PAD, widest)
+        b = staged_tile("bs", self.memory, self.p.b, self.n, self.k, leaf.k, leaf.block_n, 0, widest)
+        return a, b
+
+    def accumulate_staged(
+        self, acc: RegArray, env: dict[str, Expr], start: Expr, stop: Expr, tiles: tuple[StagedTile, StagedTile]
+    ) -> list[Stmt]:
+        """The loop over k steps: fill a slot of the ring, wait for it, multiply out of it."""
+        leaf = self.leaf
+        out: list[Stmt] = []
+        block = {**env, self.m.name: Var("m0"), self.n.name: Var("n0"), self.k.name: start}
+        self.memory.views.clear()
+        for side, expr in (("a", self.p.a), ("b", self.p.b)):
+            for number, load in enumerate(dict.fromkeys(_loads(expr))):
+                view = self.memory.view(f"p{side}{number}", load, block)
+                if view is not None:
+                    out.append(view)
+        steps = ceil_div(sub(stop, start), leaf.k)
+        step = Var("step")
+        k_local = mul(step, i32(leaf.k))
+        whole = isinstance(stop, Const) and isinstance(start, Const) and (stop.value - start.value) % leaf.k == 0
+        k_limit = None if whole else Let("k_left", sub(sub(stop, start), k_local))
+        slots = [Let(f"{tile.name}_at", tile.base(step, leaf.depth)) for tile in tiles]
+        body: list[Stmt] = [*slots, *([k_limit] if k_limit else []), Acquire("ring", step)]
+        copies: list[Stmt] = []
+        for tile, slot in zip(tiles, slots, strict=True):
+            on_m = tile is tiles[0]
+            axis, block_size, origin = (self.m, leaf.block_m, "m0") if on_m else (self.n, leaf.block_n, "n0")
+            exact = self.divides(axis, block_size)
+            limit = None if exact else sub(axis.extent, Var(origin))
+
+            def point(across: Expr, k: Expr, on_m: bool = on_m) -> Point:
+                row, column = (across, i32(0)) if on_m else (i32(0), across)
+                return self.point(env, row, column, add(add(start, k_local), k), start, {})
+
+            copies += fill(tile, self.memory, leaf.n * leaf.m, slot.var, point,
+                           (limit, k_limit.var if k_limit else None), tile.name)  # fmt: skip
+        body += [Fill("ring", step, tuple(copies)), Commit("ring", step), Wait("ring", step)]
+        body.append(For("kk", i32(0), i32(leaf.k), i32(1), tuple(self.multiply_staged(acc, tiles, slots)), "hint"))
+        body.append(Release("ring", step))
+        ring = Ring("ring", tuple(tile.name for tile in tiles), leaf.depth, leaf.transport, leaf.n * leaf.m)
+        return [*out, ring, For("step", i32(0), steps, i32(1), tuple(body))]
+
+    def multiply_staged(self, acc: RegArray, tiles: tuple[StagedTile, StagedTile], slots: list[Let]) -> list[Stmt]:
+        """One rank-1 update out of the slot: a's rows are neighbours and read as vectors."""
+        leaf = self.leaf
+        out: list[Stmt] = []
+        a, b = tiles
+        kk = Var("kk")
+        columns: list[Expr] = []
+        for j in range(leaf.fn // leaf.lanes):
+            at = add(add(slots[1].var, mul(kk, i32(b.pitch))), self.local_column(j, clamp=False))
+            let = Let(
+                f"b_{j}", cast(Mem(b.name, at, b.dtype, leaf.lanes, aligned=b.pitch % leaf.lanes == 0), self.dtype)
+            )
+            out.append(let)
+            columns.append(let.var)
+        width = min(leaf.fm & -leaf.fm, 4)
+        for group in range(0, leaf.fm, width):
+            at = add(add(slots[0].var, mul(kk, i32(a.pitch))), self.row(group))
+            rows = Let(f"a_{group}", cast(Mem(a.name, at, a.dtype, width, aligned=a.pitch % width == 0), self.dtype))
+            out.append(rows)
+            for i in range(width):
+                value: Expr = Lane(rows.var, i) if width > 1 else rows.var
+                for j, column in enumerate(columns):
+                    slot = acc.at(group + i, j)
+                    out.append(RegSet(slot, add(slot, mul(value, column))))
+        return out
+
     # --------------------------------------------------------------------------------------------- epilogue
 
     def cells(self, acc: RegArray, env: dict[str, Expr]) -> list[tuple[Reg, Point, Expr | None]]:
@@ -293,7 +412,7 @@ class _Lowering:
         leaf = self.leaf
         out = []
         for i in range(leaf.fm):
-            row = add(TY, i32(i * leaf.m)) if leaf.m > 1 else i32(i)
+            row = self.row(i)
             at_row = add(Var("m0"), row)
             guard = None if self.divides(self.m, leaf.block_m) else call("lt", at_row, self.m.extent)
             for j in range(leaf.fn // leaf.lanes):
@@ -303,28 +422,27 @@ class _Lowering:
                 out.append((acc.at(i, j), Point(full, axis, leaf.lanes), guard))
         return out
 
-    def emit(self, cells: list[tuple[Reg, Point, Expr | None]], write: object) -> list[Stmt]:
-        """``write(register, point, guard)`` for each cell: whole vectors, and single lanes where one crosses the edge."""
-        leaf, out = self.leaf, []
+    def emit(self, cells: list[tuple[Reg, Point, Expr | None]], write: Writer) -> list[Stmt]:
+        """``write(register, point, guard)`` for each cell: whole vectors, single lanes where one crosses the edge."""
+        leaf = self.leaf
+        out: list[Stmt] = []
         exact = self.divides(self.n, leaf.block_n)
         vectors = exact or self.divides(self.n, leaf.lanes)
         for reg, point, guard in cells:
             column = point.env[self.n.name]
             end = add(column, i32(leaf.lanes))
             fits = None if exact else call("le", end, self.n.extent)
-            whole = write(reg, point.guarded(both(guard, fits)), both(guard, fits))  # type: ignore[operator]
+            whole = write(reg, point.guarded(both(guard, fits)), both(guard, fits))
             if vectors or leaf.lanes == 1:
                 out += whole
                 continue
             assert fits is not None
             single: list[Stmt] = []
             for lane in range(leaf.lanes):
-                from emmy.ir.expr import Lane
-
                 at = point.lane(lane)
                 inside = both(guard, call("lt", at.env[self.n.name], self.n.extent))
-                single += write(Lane(reg, lane), at.guarded(inside), inside)  # type: ignore[operator]
-            out.append(If(fits, tuple(write(reg, point.guarded(guard), guard)), tuple(single)))  # type: ignore[operator]
+                single += write(Lane(reg, lane), at.guarded(inside), inside)
+            out.append(If(fits, tuple(write(reg, point.guarded(guard), guard)), tuple(single)))
         return out
 
     def store_outputs(self, acc: RegArray, env: dict[str, Expr]) -> list[Stmt]:
@@ -352,20 +470,22 @@ class _Lowering:
 
     def store(self, tensor: Tensor, axes: tuple[str, ...], value: Expr, point: Point, guard: Expr | None) -> list[Stmt]:
         """Stores a vector along n: one wide store where the output's n stride is one, single lanes otherwise."""
-        from emmy.ir.expr import Lane
-
         index = tuple(Var(axis) if axis else i32(0) for axis in axes)
         reference = Load(tensor.name, index, tensor.dtype)
         stride = self.memory.stride(reference, self.n.name)
         if value.lanes == 1 and point.lanes > 1:
-            from emmy.ir.expr import Splat
-
             value = Splat(value, point.lanes)
         if point.lanes == 1 or (stride is not None and is_const(stride, 1)):
             return [Store(tensor.name, self.memory.offset(tensor.name, index, point.env), value, tensor.dtype, guard)]
         return [
-            Store(tensor.name, self.memory.offset(tensor.name, index, point.lane(lane).env), Lane(value, lane),
-                  tensor.dtype, guard) for lane in range(point.lanes)  # fmt: skip
+            Store(
+                tensor.name,
+                self.memory.offset(tensor.name, index, point.lane(lane).env),
+                Lane(value, lane),
+                tensor.dtype,
+                guard,
+            )
+            for lane in range(point.lanes)
         ]
 
     # ------------------------------------------------------------------------------------------------ splits
@@ -376,16 +496,12 @@ class _Lowering:
 
         def write(reg: Expr, point: Point, guard: Expr | None) -> list[Stmt]:
             index = (Var("part"), *(point.env.get(a, i32(0)) for a in axes))
-            from emmy.passes.lower.access import flat_offset
-
             flat = flat_offset(tensor, index)
             return [Store("partial", wide(flat) if self.memory.big else flat, reg, self.dtype, guard)]
 
         return self.emit(self.cells(acc, env), write)
 
     def store_atomic(self, acc: RegArray, env: dict[str, Expr]) -> list[Stmt]:
-        from emmy.ir.expr import Lane
-
         output, _, axes = self.p.epilogue[0]
         tensor = output.tensor
         index = tuple(Var(axis) if axis else i32(0) for axis in axes)
@@ -417,9 +533,6 @@ class _Lowering:
         env |= {self.m.name: Var("m0"), self.n.name: Var("n0")}
         total = RegArray("total", self.dtype, (1,), lanes, init=0)
         guard = None if self.divides(self.n, leaf.n * lanes) else call("lt", Var("n0"), self.n.extent)
-        from emmy.ir.expr import Mem
-        from emmy.passes.lower.access import flat_offset
-
         index = (Var("part"), *(env[a.name] for a in self.p.outer), env.get(self.m.name, i32(0)), env[self.n.name])
         flat = flat_offset(partial, index)
         value = Mem("partial", wide(flat) if self.memory.big else flat, self.dtype, lanes)
@@ -430,8 +543,12 @@ class _Lowering:
         point = Point(env, self.n.name if lanes > 1 else "", lanes)
         inner += self.write_cell(total_at, point, None)
         body += [If(guard, tuple(inner))] if guard is not None else inner
-        reads = [x.tensor for _, e, _ in self.p.epilogue if e is not None for x in _loads(e) if x.tensor != self.p.comp.name]
-        params = self.params(tuple(dict.fromkeys(["partial", *reads])), tuple(o.tensor.name for o in self.region.outputs))
+        reads = [
+            x.tensor for _, e, _ in self.p.epilogue if e is not None for x in _loads(e) if x.tensor != self.p.comp.name
+        ]
+        params = self.params(
+            tuple(dict.fromkeys(["partial", *reads])), tuple(o.tensor.name for o in self.region.outputs)
+        )
         depth: Expr = i32(1)
         for axis in self.p.outer:
             depth = mul(depth, axis.extent)
@@ -440,16 +557,9 @@ class _Lowering:
 
 
 def _loads(expr: Expr) -> list[Load]:
-    from emmy.ir.expr import walk
-
     return [node for node in walk(expr) if isinstance(node, Load)]
 
 
 def region_bytes(tensor: Tensor, region: Region) -> int:
     """Bytes of a tensor at the hints."""
-    from emmy.ir.expr import evaluate_int
-
     return evaluate_int(tensor.elements(), region.hints()) * tensor.dtype.nbytes
-
-
-__all__ = ["DType", "ScalarLeaf", "View", "lower_scalar", "region_bytes"]

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from emmy.device.base import Capabilities
 from emmy.errors import Refused
 from emmy.ir.dtype import DType
+from emmy.ir.expr import Const, Expr, Load
 from emmy.ir.nest import Region
 from emmy.ir.plan import Plan
 from emmy.passes.contraction import Contraction, match_contraction
 from emmy.passes.lower.scalar import ScalarLeaf, lower_scalar
+from emmy.passes.lower.staging import PAD
 from emmy.schedule.knobs import OFF, KnobKey, KnobMap, KnobValue, Raster, Reduce, ScalarTile, Split, Stage
 from emmy.schedule.tiers.base import Columns, Rule, Tier, concat, product, rule
 
@@ -69,7 +71,7 @@ def _vector_inside(problem: Contraction, caps: Capabilities, c: Columns) -> NDAr
     # edge vectors are read at the last whole vector of the row, which must exist
     n = problem.size(problem.n)
     lanes = lanes_of(c["fn"], caps, problem.comp.dtype)
-    symbolic = bool(problem.region.symbols) and problem.n.extent.__class__.__name__ != "Const"
+    symbolic = bool(problem.region.symbols) and not isinstance(problem.n.extent, Const)
     return np.asarray(lanes <= max(n, 1)) & ~np.asarray(symbolic & (lanes > 1))
 
 
@@ -244,7 +246,11 @@ def _registers(caps: Capabilities, problem: Contraction, c: Columns) -> NDArray[
 
 
 def _smem(problem: Contraction, c: Columns) -> NDArray[np.int64]:
-    """Bytes of the ring: an a tile and a b tile a slot, in the compute type."""
-    nbytes = problem.comp.dtype.compute.nbytes
-    slot = (c["m"] * c["fm"] + c["n"] * c["fn"]).astype(np.int64) * c["k"]
-    return np.asarray(np.where(c["depth"] > 0, slot * c["depth"] * nbytes, 0), dtype=np.int64)
+    """Bytes of the ring: an a tile (rows padded) and a b tile a slot, each in the type it is staged in."""
+
+    def width(factor: Expr) -> int:
+        return (problem.region.tensor(factor.tensor).dtype if isinstance(factor, Load) else factor.dtype.compute).nbytes
+
+    a = (c["m"] * c["fm"] + PAD).astype(np.int64) * width(problem.a)
+    b = (c["n"] * c["fn"]).astype(np.int64) * width(problem.b)
+    return np.asarray(np.where(c["depth"] > 0, (a + b) * c["k"] * c["depth"], 0), dtype=np.int64)

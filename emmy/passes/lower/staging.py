@@ -1,0 +1,147 @@
+"""Operand tiles of a contraction in a shared-memory ring: how threads fill a slot, and how it is read back.
+
+A slot holds the a tile k-major (``k × block_m``, so that a thread's rows are neighbours) and the b tile as ``k ×
+block_n``. Threads walk a tile along whichever axis is contiguous in memory. Elements beyond an edge are filled with
+zero, the identity of the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from emmy.ir.dtype import DType
+from emmy.ir.expr import (
+    Const,
+    Expr,
+    Load,
+    Var,
+    add,
+    both,
+    call,
+    cast,
+    floordiv,
+    i32,
+    is_const,
+    mod,
+    mul,
+    select,
+)
+from emmy.ir.kernel import TID, For, If, Let, Shared, Stmt, Store
+from emmy.ir.nest import Axis
+from emmy.ir.pipeline import Copy
+from emmy.passes.lower.access import Memory, Point
+
+PAD = 4
+"""Elements added to a row of the a tile, so that a column of it does not fall into one shared-memory bank."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTile:
+    """One operand's tile in the ring: ``k`` rows of ``width`` elements, ``pitch`` apart.
+
+    across: the axis a row runs along (m or n). factor: what is stored, with its prologue. lanes: elements one thread
+    moves at once along ``across``; 1 where the operand is contiguous along k, or its rows are not whole vectors.
+    """
+
+    name: str
+    factor: Expr
+    dtype: DType
+    across: Axis
+    k_axis: Axis
+    k: int
+    width: int
+    pitch: int
+    along_k: bool
+    lanes: int
+
+    @property
+    def elements(self) -> int:
+        return self.k * self.pitch
+
+    def shared(self, depth: int) -> Shared:
+        return Shared(self.name, self.dtype, self.elements * depth)
+
+    def base(self, step: Expr, depth: int) -> Expr:
+        """First element of the slot that holds ``step``."""
+        return mul(mod(step, i32(depth)), i32(self.elements)) if depth > 1 else i32(0)
+
+
+def staged_tile(
+    name: str, memory: Memory, factor: Expr, across: Axis, k_axis: Axis, k: int, width: int, pad: int, widest: int
+) -> StagedTile:
+    """How ``factor`` (free of the other tile axis) is staged. ``widest``: bytes of the widest access."""
+    plain = isinstance(factor, Load)
+    loads = [factor] if isinstance(factor, Load) else _loads(factor)
+    dtype = memory.tensors[factor.tensor].dtype if isinstance(factor, Load) else factor.dtype.compute
+    strides = [(memory.stride(load, across.name), memory.stride(load, k_axis.name)) for load in loads]
+    along_k = all(k_stride is not None and is_const(k_stride, 1) for _, k_stride in strides)
+    contiguous = all(stride is not None and (is_const(stride, 1) or is_const(stride, 0)) for stride, _ in strides)
+    lanes = 1
+    if plain and contiguous and not along_k and isinstance(factor, Load):
+        lanes = max(1, widest // dtype.nbytes)
+        while lanes > 1 and (width % lanes or not _aligned(memory, factor, across, lanes)):
+            lanes //= 2
+    return StagedTile(name, factor, dtype, across, k_axis, k, width, width + pad, along_k, lanes)
+
+
+def _loads(expr: Expr) -> list[Load]:
+    from emmy.ir.expr import walk
+
+    return [node for node in walk(expr) if isinstance(node, Load)]
+
+
+def _aligned(memory: Memory, load: Load, across: Axis, lanes: int) -> bool:
+    """Whether every vector of ``lanes`` elements along ``across`` starts at a multiple of ``lanes`` and ends inside."""
+    tensor = memory.tensors[load.tensor]
+    if not isinstance(across.extent, Const) or across.extent.value % lanes:
+        return False
+    if not all(isinstance(i, Var) for i in load.index):
+        return False
+    strides = [s for i, s in zip(load.index, tensor.element_strides(), strict=True) if i != across.var]
+    return all(isinstance(s, Const) and s.value % lanes == 0 for s in strides)
+
+
+def fill(
+    tile: StagedTile,
+    memory: Memory,
+    threads: int,
+    slot: Expr,
+    point: Callable[[Expr, Expr], Point],
+    limits: tuple[Expr | None, Expr | None],
+    tag: str,
+) -> list[Stmt]:
+    """Copies one tile into the slot starting at ``slot``.
+
+    point(across, k): where the factor is evaluated, from indices inside the tile and the step. limits: number of valid
+    indices along across and along k (inside the tile), None where all are valid.
+    """  # fmt: skip
+    chunks = tile.k * tile.width // tile.lanes
+    rounds = -(-chunks // threads)
+    index = add(TID, mul(Var(f"f{tag}"), i32(threads))) if threads > 1 else Var(f"f{tag}")
+    chunk = Let(f"c{tag}", index)
+    per_row = tile.width // tile.lanes
+    if tile.along_k:
+        k, across = mod(chunk.var, i32(tile.k)), floordiv(chunk.var, i32(tile.k))
+    else:
+        k, across = floordiv(chunk.var, i32(per_row)), mul(mod(chunk.var, i32(per_row)), i32(tile.lanes))
+    k_let, across_let = Let(f"k{tag}", k), Let(f"x{tag}", across)
+    where = add(add(slot, mul(k_let.var, i32(tile.pitch))), across_let.var)
+    guard: Expr | None = None
+    for limit, index_in_tile in zip(limits, (across_let.var, k_let.var), strict=True):
+        if limit is not None:
+            guard = both(guard, call("lt", index_in_tile, limit))
+    at = point(across_let.var, k_let.var)
+    body: list[Stmt] = [chunk, k_let, across_let]
+    if isinstance(tile.factor, Load):
+        source = memory.mem(tile.factor, at, tile.lanes)
+        body.append(Copy(tile.name, where, source.buffer, source.offset, tile.lanes, tile.dtype, guard))
+    else:
+        value: Expr = cast(memory.value(tile.factor, at.guarded(guard)), tile.dtype)
+        if guard is not None:
+            value = select(guard, value, Const(0, tile.dtype))
+        body.append(Store(tile.name, where, value, tile.dtype))
+    inside: tuple[Stmt, ...] = tuple(body)
+    if chunks % threads:
+        inside = (If(call("lt", index, i32(chunks)), inside),)
+    return [For(f"f{tag}", i32(0), i32(rounds), i32(1), inside, "hint")]
