@@ -86,21 +86,22 @@ class Store:
         started = time.perf_counter()
         with self._lock:
             self._journal.rotate()
-            with self._database.open() as connection:
-                segments = self._journal.segments()
-                abandoned = [held for path in segments if (held := take_abandoned(path)) is not None]
-                try:
-                    entries, damaged = self._journal.read(segments)
-                    count = 0
-                    connection.begin()
-                    for table, frame in frames_of(entries).items():
-                        self._database.insert(connection, table, frame)
-                        count += frame.height
-                    connection.commit()
-                    self._remove(abandoned, {line.segment for line in damaged})
-                finally:
-                    for held in abandoned:
-                        held.release()
+        # Appends go on, into a new segment, while this waits for the file.
+        with self._database.open() as connection:
+            segments = self._journal.segments()
+            abandoned = [held for path in segments if (held := take_abandoned(path)) is not None]
+            try:
+                entries, damaged = self._journal.read(segments)
+                count = 0
+                connection.begin()
+                for table, frame in frames_of(entries).items():
+                    self._database.insert(connection, table, frame)
+                    count += frame.height
+                connection.commit()
+                self._remove(abandoned, {line.segment for line in damaged})
+            finally:
+                for held in abandoned:
+                    held.release()
         for line in damaged:
             log.warning("damaged journal line skipped: %s", line)
         return FoldReport(count, len(abandoned), tuple(damaged), time.perf_counter() - started)
@@ -127,15 +128,14 @@ class Store:
         appended before the call, by any process, is in it.
         """
         where = [(name, value) for name, value in equal.items() if value is not None]
-        with self._lock:
-            # Journal first: a row folded in between is then seen in the database.
-            entries, damaged = self._journal.read()
-            for line in damaged:
-                log.warning("damaged journal line skipped: %s", line)
-            parts = []
-            if self.path.exists():
-                with self._database.open(read_only=True) as connection:
-                    parts.append(self._database.frame(connection, table, where))
+        # Journal first: a row folded in between is then seen in the database.
+        entries, damaged = self._journal.read()
+        for line in damaged:
+            log.warning("damaged journal line skipped: %s", line)
+        parts = []
+        if self.path.exists():
+            with self._database.open(read_only=True) as connection:
+                parts.append(self._database.frame(connection, table, where))
         overlay = frames_of(entry for entry in entries if entry.table == table).get(table)
         if overlay is not None:
             parts.append(overlay.filter([pl.col(name) == value for name, value in where]) if where else overlay)

@@ -1,5 +1,7 @@
 """The process that the crash tests kill: measures a recording's leaves into a store, skipping what is stored.
 
+Says ``started``, and ``row`` for each row that it appended.
+
 Usage: crash_writer.py STORE RECORDING SWEEP FIRST STEP
 """
 
@@ -21,6 +23,7 @@ def main(path: str, recording: str, sweep: str, first: str, step: str) -> None:
                               f"digest of {leaf.knobs}", sweep, bench.screen(leaf).status)  # fmt: skip
         if store.lookup(planned.key) is None:
             store.append(_filled(planned, bench, leaf))
+            print("row", flush=True)
         if place % FOLD_EVERY == FOLD_EVERY - 1:
             store.fold()
     store.fold()

@@ -63,7 +63,11 @@ def test_kill_9_at_ten_random_moments(store: Store, recording: Path, uninterrupt
     seen = 0
     for _ in range(10):
         process = start(store, recording)
-        time.sleep(moments.uniform(0.0, 0.15))
+        assert process.stdout is not None
+        # A random number of rows, and then anywhere in an append or, at every fortieth row, in a fold.
+        for _ in range(moments.randint(1, 70)):
+            assert process.stdout.readline() == "row\n"
+        time.sleep(moments.uniform(0.0, 0.03))
         assert process.poll() is None, "the writer was done before it could be killed"
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -225,3 +226,22 @@ def test_a_lock_is_waited_for_and_then_named(store: Store, measurement: Build) -
     assert Store(store.path, lock_wait_s=10).measurements().height == 2
     assert holder.wait(10) == 0
     assert impatient.fold().rows == 1
+
+
+def test_appending_does_not_wait_for_a_fold_that_waits(store: Store, measurement: Build) -> None:
+    store.append(measurement(0))
+    store.fold()
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(store.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    folding = threading.Thread(target=store.fold)
+    folding.start()
+    store.append(measurement(1))
+    assert folding.is_alive()
+    holder.communicate("x")
+    folding.join(10)
+    assert not folding.is_alive()
+    assert store.measurements().height == 2
