@@ -11,7 +11,7 @@ from emmy.ir.expr import evaluate_int
 from emmy.ir.kernel import Kernel
 from emmy.ir.nest import Region, Tensor
 from emmy.ir.plan import Launch, Memset, Plan, Step, Workspace
-from emmy.schedule.knobs import OFF, Fuse, KnobKey, KnobMap, KnobValue
+from emmy.schedule.knobs import OFF, Fuse, KnobKey, KnobMap, KnobValue, parse_value
 from emmy.search.variant import Variant
 
 
@@ -29,10 +29,35 @@ def cuts(region: Region) -> tuple[Cut, ...]:
     from emmy.passes.cut import cut, cut_options
 
     found = []
-    for option in cut_options(region):
-        steps = cut(region, option)
-        found.append(Cut(Fuse(option), tuple(name for name, _ in steps), tuple(child for _, child in steps)))
+    for label, _ in cut_options(region):
+        children = cut(region, label).regions
+        found.append(Cut(_fuse(label), _step_names(region, label, children), children))
     return tuple(found)
+
+
+def _fuse(label: str) -> Fuse:
+    value = parse_value("FUSE", label)
+    assert isinstance(value, Fuse)
+    return value
+
+
+def _step_names(region: Region, label: str, children: Sequence[Region]) -> tuple[str, ...]:
+    """A name a child: that of the first reduction in its piece of the chain of steps, numbered where it is not unique."""
+    from emmy.passes.cut import steps
+
+    chain = steps(region)
+    _, at, name = label.partition("@")
+    pieces: list[list[str]] = []
+    for place, step in enumerate(chain):
+        if not place or (step.name == name if at else step.reduces):
+            pieces.append([])
+        pieces[-1].append(step.name)
+    reducing = {step.name for step in chain if step.reduces}
+    heads = [next((one for one in piece if one in reducing), piece[0]) for piece in pieces]
+    if len(heads) != len(children):
+        # A piece fell into several kernels: they are numbered through, since no step names them apart.
+        return tuple(f"s{place}" for place in range(len(children)))
+    return tuple(head if heads.count(head) == 1 else f"{head}_{place}" for place, head in enumerate(heads))
 
 
 def cut_of(region: Region, fuse: Fuse) -> Cut:

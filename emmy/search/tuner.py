@@ -189,9 +189,10 @@ class Tuner:
                 variant = Variant(region, self.caps, knobs, space.lower(leaf))
                 if row is not None and row.plan_digest == variant.digest:
                     reply = _reply_of(row)
+                variant.artefact  # noqa: B018  (printed here, so that a fault of lowering and printing is this row's)
             except Exception as error:
                 # A leaf that does not lower is a row like any other: the search goes on, the fault stays on record.
-                reply = Reply(Status.INVALID, _one_line(error))
+                variant, reply = None, Reply(Status.INVALID, _one_line(error))
             live = row is None or reply is None
             if reply is None:
                 assert variant is not None

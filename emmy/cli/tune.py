@@ -1,0 +1,72 @@
+"""``emmy tune``: search the schedules of a golden, snippet or reproducer, and record what was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from emmy import config
+from emmy.cli.common import (
+    PositiveInt,
+    device_option,
+    dump_dir_option,
+    group_option,
+    kernel_option,
+    patience_option,
+    target_options,
+)
+from emmy.errors import InputError
+from emmy.target import Target
+
+
+@click.command(help="Search the schedules of a golden, snippet, model or reproducer.")
+@click.option("--dataset", type=click.Choice(["golden"]), help="Tune every shape of the golden dataset.")
+@group_option
+@kernel_option
+@click.option("--clean", is_flag=True, help="Start a new, cold sweep: forget this device's evidence, never goldens.")
+@patience_option
+@click.option("--gpus", type=PositiveInt(), metavar="N", help="Spread the shapes over N GPUs.")
+@click.option("--devices", metavar="I,J", help="The GPUs to use, by number.")
+@click.option("--bench", "then_bench", is_flag=True, help="Bench each shape against PyTorch afterwards.")
+@device_option
+@dump_dir_option
+@target_options(required=False, ir_option=False)
+def command(
+    target: Target | None,
+    dataset: str | None,
+    groups: tuple[str, ...],
+    kernel: str | None,
+    clean: bool,
+    patience: int | None,
+    gpus: int | None,
+    devices: str | None,
+    then_bench: bool,
+    device: str | None,
+    dump_dir: Path | None,
+) -> int:
+    if (target is None) == (dataset is None):
+        found = "neither" if target is None else "both"
+        raise InputError("tune", found=f"{found} --dataset and a target", expected="--dataset golden, or one target",
+                         hint="for example emmy tune --golden quick.matmul.256")  # fmt: skip
+    if target is not None and (groups or kernel):
+        raise InputError("--group" if groups else "--kernel", found="a single target", expected="--dataset golden beside it")
+    settings = config.load(patience=patience, device=device, dump_dir=dump_dir)
+
+    from emmy.cli.tuning import run_tune
+    from emmy.pipeline import golden_targets, open_workspace
+
+    work = open_workspace(settings)
+    _check_gpus(work.caps, gpus, devices)
+    targets = (target,) if target is not None else golden_targets(work.caps, groups, kernel)
+    return run_tune(work, targets, clean=clean, then_bench=then_bench)
+
+
+def _check_gpus(caps: Any, gpus: int | None, devices: str | None) -> None:
+    wanted = gpus or (len(devices.split(",")) if devices else 1)
+    if wanted > 1:
+        have = "a CPU device" if caps.kind == "cpu" else "one GPU a command"
+        raise InputError(
+            "--gpus" if gpus else "--devices", found=f"{wanted} devices on {caps.name}, {have}", expected="1"
+        )

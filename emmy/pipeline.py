@@ -1,0 +1,141 @@
+"""From a target to what is tuned: traced, fused, partitioned into named regions; and the work folder's parts.
+
+The command line and the flows both start here. Importing it imports torch only when something is traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from emmy.config import Settings
+from emmy.device.base import Capabilities
+from emmy.errors import InputError
+from emmy.ir.nest import Program, Region
+from emmy.priors.base import Prior
+from emmy.search.pick import Picker
+from emmy.search.tuner import Bencher, Progress, TuneOptions, Tuner
+from emmy.target import Target, TargetKind
+
+if TYPE_CHECKING:
+    from emmy.bench.jobs import ReferenceSet
+    from emmy.bench.protocol import Bench
+    from emmy.frontend import Traced
+    from emmy.goldens.dataset import Shape
+    from emmy.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One program to compile. name: of the golden shape, or of its only kernel, else of the target."""
+
+    name: str
+    target: Target
+    traced: Traced
+    program: Program
+    shape: Shape | None = None
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        return self.program.regions
+
+    @property
+    def symbols(self) -> dict[str, int]:
+        return {symbol.name: symbol.hint for symbol in self.program.symbols}
+
+
+def open_job(target: Target) -> Job:
+    """Traces a target and cuts it into regions. Raises InputError, UnsupportedOp."""
+    if target.kind is TargetKind.MODEL:
+        raise InputError(
+            f"model {target.value}", found="a model's name", expected="-c SNIPPET, --golden NAME or a reproducer",
+            hint="models are not compiled yet: put the layer into a snippet",
+        )  # fmt: skip
+    from emmy.frontend import trace
+    from emmy.goldens.dataset import shape
+    from emmy.passes.partition import partition
+
+    golden = shape(target.value) if target.kind is TargetKind.GOLDEN else None
+    traced = trace(target)
+    program = partition(traced.region)
+    name = golden.name if golden else program.regions[0].name if len(program.regions) == 1 else traced.graph.name
+    return Job(name, target, traced, program, golden)
+
+
+def golden_targets(caps: Capabilities, groups: Sequence[str] = (), kernel: str | None = None) -> tuple[Target, ...]:
+    """The dataset's shapes for a device: the groups given, else ``quick`` on a CPU device and all others on a GPU."""
+    from emmy.goldens.dataset import shapes
+
+    if groups:
+        chosen = shapes(groups, kernel)
+    elif caps.kind == "cpu":
+        chosen = shapes("quick", kernel)
+    else:
+        chosen = tuple(shape for shape in shapes(None, kernel) if "quick" not in shape.groups)
+    return tuple(Target(TargetKind.GOLDEN, shape.name) for shape in chosen)
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The device, the store, the prior and the sweep that a command works with."""
+
+    settings: Settings
+    device: str
+    caps: Capabilities
+    store: Store
+    prior: Prior
+
+    @property
+    def folder(self) -> Path:
+        return self.settings.work_dir
+
+    def picker(self, sweep: str | None = None) -> Picker:
+        return Picker(self.caps, self.prior, self.store, self.settings.fast_math, sweep)
+
+    def sweep(self, clean: bool = False) -> str:
+        """The sweep to measure into: the device's current one, or a new one (``clean``, or where there is none)."""
+        current = None if clean else self.store.current_sweep(self.caps.name)
+        if current is not None:
+            return current
+        facts = {"driver": self.caps.driver, "compiler": self.caps.compiler, "patience": self.settings.patience,
+                 "o3_tol": self.settings.o3_tol, "fast_math": self.settings.fast_math}  # fmt: skip
+        if clean:
+            return self.store.clean(self.caps.name, facts, forget=[p for p in (self.settings.online_file,) if p.exists()])
+        return self.store.start_sweep(self.caps.name, facts)
+
+    def references(self, region: Region) -> ReferenceSet:
+        """Inputs and expected outputs of a region, kept in the work folder."""
+        from emmy.bench.reference import reference
+
+        return reference(region, self.folder)
+
+    @contextmanager
+    def bench(self, sweep: str) -> Iterator[Bench]:
+        """The bench of this device, its workers started; they end with the block."""
+        from emmy.bench.protocol import Bench
+
+        with Bench(self.device, self.caps, self.folder, sweep) as bench:
+            yield bench
+
+    def tuner(self, bench: Bencher, sweep: str, on_progress: Callable[[Progress], None] = lambda _: None) -> Tuner:
+        options = TuneOptions(self.settings.patience, self.settings.o3_tol, self.settings.fast_math)
+        return Tuner(bench, self.store, self.caps, self.prior, self.references, sweep, options, on_progress)
+
+
+def open_workspace(settings: Settings, *, target: str | None = None) -> Workspace:
+    """Finds the device, checks the store, and loads the prior. ``target``: a compile target in place of the device.
+
+    Raises MissingPrerequisite (what to install), StoreError, InputError; nothing has been started then.
+    """
+    from emmy.device.registry import capabilities, resolve
+    from emmy.priors.choose import choose_prior
+    from emmy.store import Store
+
+    device = resolve(target or settings.device)
+    caps = capabilities(device, settings.work_dir)
+    store = Store(settings.tune_db)
+    store.check()
+    return Workspace(settings, device, caps, store, choose_prior(settings, caps))
