@@ -358,8 +358,3 @@ def scalar_constant(value: Number, dtype: DType) -> str:
         lowest = {DType.I32: -(2**31), DType.I64: -(2**63)}.get(dtype)
         text = f"{value + 1}{suffix} - 1" if value == lowest else f"{value}{suffix}"
     return f"({text})" if text.startswith("-") else text
-
-
-def emit(kernel: Kernel) -> str:
-    """CUDA C++ text of an expanded and legalised kernel. Raises CannotPrint for what passes should have removed."""
-    return CudaPrinter(kernel).emit()

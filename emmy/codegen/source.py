@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from emmy.codegen import cuda, opencl
+from emmy.codegen import cuda_tensor, opencl
 from emmy.ir.kernel import Kernel
 from emmy.ir.plan import Plan
 from emmy.passes.expand import expand
 from emmy.passes.legalize import legalize
 
-PRINTERS = {"opencl": opencl.emit, "cuda": cuda.emit}
+PRINTERS = {"opencl": opencl.emit, "cuda": cuda_tensor.emit}
 
 
 def render(kernel: Kernel, language: str, vector_width: int | None = None) -> str:

@@ -210,7 +210,7 @@ class Printer(ABC):
     def registers(self, stmt: RegArray) -> None:
         kind = self.value_type(stmt.dtype, stmt.lanes)
         fill = "" if stmt.init is None else f" = {self.constant(stmt.init, stmt.dtype, stmt.lanes)}"
-        names = [self.slot_name(stmt.name, index) + fill for index in _indices(stmt.shape)]
+        names = [self.slot_name(stmt.name, index) + fill for index in indices(stmt.shape)]
         for first in range(0, len(names), 8):
             self.line(f"{kind} {', '.join(names[first : first + 8])};")
 
@@ -369,7 +369,8 @@ def float_digits(value: float) -> str:
     return text if math.isfinite(value) else "nan"
 
 
-def _indices(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+def indices(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Every index of an array of ``shape``, in row-major order."""
     out: list[tuple[int, ...]] = [()]
     for extent in shape:
         out = [(*index, k) for index in out for k in range(extent)]
@@ -383,7 +384,7 @@ def _names(kernel: Kernel) -> set[str]:
             case View(name) | Let(name) | For(name):
                 names.add(name)
             case RegArray(name, _, shape):
-                names |= {"_".join([name, *map(str, index)]) for index in _indices(shape)}
+                names |= {"_".join([name, *map(str, index)]) for index in indices(shape)}
             case _:
                 names |= set(getattr(stmt, "defines", ()))
     return names

@@ -379,4 +379,3 @@ def _changed(node: Any, new: Callable[[str, Any], Any]) -> Any:
     values = {field.name: getattr(node, field.name) for field in fields(node)}
     changed = {key: new(key, value) for key, value in values.items()}
     return node if all(changed[key] is value for key, value in values.items()) else type(node)(**changed)
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import fields
 
@@ -16,6 +17,7 @@ from emmy.ir.kernel import (
     If,
     Kernel,
     Let,
+    Operand,
     Param,
     RegArray,
     RegSet,
@@ -26,6 +28,8 @@ from emmy.ir.kernel import (
     View,
 )
 from emmy.ir.nest import show
+
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def head(stmt: Stmt) -> str:
@@ -62,13 +66,16 @@ def head(stmt: Stmt) -> str:
             return f"let {name}: {_type(value)} = shuffle_xor({show(value)}, {mask})"
         case Combine(monoid, regs, group, scratch):
             return f"combine {monoid} over {group} threads ({', '.join(map(show, regs))}) through {', '.join(scratch)}"
-    parts = [_field(getattr(stmt, f.name)) for f in fields(stmt)]  # type: ignore[arg-type]
-    return " ".join([type(stmt).__name__.lower(), *(part for part in parts if part)])
+    parts = [f"{f.name}={_field(value)}" if isinstance(value, bool | int) else _field(value)
+             for f in fields(stmt) if (value := getattr(stmt, f.name)) is not None]  # type: ignore[arg-type]  # fmt: skip
+    return " ".join([_WORD.sub("_", type(stmt).__name__).lower(), *(part for part in parts if part)])
 
 
 def _field(value: object) -> str:
     if isinstance(value, Expr):
         return show(value)
+    if isinstance(value, Operand):
+        return "[" + " ".join(_field(getattr(value, f.name)) for f in fields(value)) + "]"  # type: ignore[arg-type]
     if isinstance(value, tuple):
         if value and isinstance(value[0], Stmt):
             return ""

@@ -31,20 +31,21 @@ from emmy.ir.kernel import Operand, Stmt
 
 TRANSPORTS = ("sync", "async", "tma")
 
+_ZERO = i32(0)
+
 
 @dataclass(frozen=True, slots=True)
 class Ring(Stmt):
     """``depth`` slots in each of the shared arrays ``buffers``; a slot is ``elements // depth`` of an array.
 
-    producers, consumers: threads that acquire, fill and commit, and threads that wait and release (each of them once a
-    step). A ring with transport ``tma`` is filled by one thread.
+    consumers: threads that wait and release, each of them once a step. All other threads, or the same ones, acquire,
+    fill and commit; a ``tma`` ring is filled by the first of the threads that reach the fill.
     """
 
     name: str
     buffers: tuple[str, ...]
     depth: int
     transport: str
-    producers: int
     consumers: int
 
     def slot(self, step: Expr) -> Expr:
@@ -74,12 +75,11 @@ class Acquire(RingStmt):
 
 @dataclass(frozen=True, slots=True)
 class Fill(RingStmt):
-    """``body``: copies, or stores, into the slot of ``step``. ``nbytes``: what a tma fill brings in all."""
+    """``body``: copies, or stores, into the slot of ``step``; tensor copies when the transport is ``tma``."""
 
     ring: str
     step: Expr
     body: tuple[Stmt, ...]
-    nbytes: int = 0
 
     @property
     def bodies(self) -> tuple[tuple[Stmt, ...], ...]:
@@ -150,7 +150,7 @@ class TensorCopy(Stmt):
     map: str
     coords: tuple[Expr, ...]
     barrier: str = ""
-    index: Expr = i32(0)
+    index: Expr = _ZERO
 
     @property
     def exprs(self) -> tuple[Expr, ...]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from emmy.ir.expr import Call, Const, Expr, Lane, Mem, Pack, Reg, Splat, Var, call, i32, rebuild
+from emmy.ir.fragment import Fragments, LdMatrix, Mma
 from emmy.ir.kernel import If, Kernel, Let, RegArray, RegSet, ShuffleXor, Stmt, Store, rewrite
+from emmy.ir.pipeline import Wgmma
 from emmy.passes.division import plain_divisions
 
 
@@ -46,6 +48,8 @@ class _Splitter:
         self.memo: dict[int, tuple[Expr, ...]] = {}
         self.keep: list[Expr] = []
         self.count = 0
+        self.packed: set[str] = set()
+        """Fragments whose registers hold two elements each."""
 
     # ------------------------------------------------------------------------------------------------- statements
 
@@ -66,6 +70,16 @@ class _Splitter:
                 return []
             case RegArray(name, dtype, shape, lanes, init) if lanes > self.width:
                 return [RegArray(name, dtype, (*shape, lanes // self.width), self.width, init)]
+            case Fragments(name, _, _, shape, init):
+                if stmt.packed:
+                    self.packed.add(name)
+                    return [stmt]
+                return [RegArray(name, stmt.dtype, (*shape, stmt.layout.registers), 1, init)]
+            case Mma() | Wgmma() | LdMatrix():
+                # tiles of registers stay whole: the instruction names all of them
+                return [rewrite(stmt, lambda e: e if isinstance(e, Reg) else self.whole(e), lambda body: body)]
+            case RegSet(target, value) if target.name in self.packed:
+                return [RegSet(target, Pack(self.parts(value)))]
             case RegSet(target, value) if self.wide(target):
                 parts = self.parts(value)
                 if _reads_lanes_of(value, target.name):
@@ -144,6 +158,8 @@ class _Splitter:
         return self.memo[id(expr)]
 
     def narrow(self, expr: Expr) -> Expr:
+        if isinstance(expr, Lane) and isinstance(expr.value, Reg) and expr.value.name in self.packed:
+            return expr
         if isinstance(expr, Lane) and self.wide(expr.value):
             part = self.parts(expr.value)[expr.lane // self.width]
             return part if self.width == 1 else Lane(part, expr.lane % self.width)
@@ -159,6 +175,8 @@ class _Splitter:
                 return (Const(value, dtype, width),) * count
             case Var(name, dtype):
                 return self.vectors.get(name, tuple(Var(f"{name}_{k}", dtype, width) for k in range(count)))
+            case Reg(name) if name in self.packed:
+                return tuple(Lane(expr, k) for k in range(count))
             case Reg():
                 return tuple(_slot(expr, k, width) for k in range(count))
             case Splat(value):

@@ -2,5 +2,16 @@
 
 from emmy.ir.interp.errors import DataRace, Deadlock, Divergence, KernelFault, Misuse, OutOfBounds, PoisonRead
 from emmy.ir.interp.run import run_kernel
+from emmy.ir.interp.tensor_map import TensorMap
 
-__all__ = ["DataRace", "Deadlock", "Divergence", "KernelFault", "Misuse", "OutOfBounds", "PoisonRead", "run_kernel"]
+__all__ = [
+    "DataRace",
+    "Deadlock",
+    "Divergence",
+    "KernelFault",
+    "Misuse",
+    "OutOfBounds",
+    "PoisonRead",
+    "TensorMap",
+    "run_kernel",
+]

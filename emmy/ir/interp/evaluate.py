@@ -164,3 +164,4 @@ def write_register(strand: Strand, reg: Reg, value: Any) -> None:
     target = slots.values[at]
     target[strand.mask] = values[strand.mask]
     slots.poison[at][strand.mask] = False
+    strand.touched.add(reg.name)

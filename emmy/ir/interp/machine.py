@@ -48,8 +48,8 @@ class Block:
         self.shared: dict[str, Memory] = {}
         self.version = 0
         """Rises with everything that may let a waiting strand go on."""
-        self.extra: dict[str, Any] = {}
-        """State of rings, barriers in memory and copies in flight, by name."""
+        self.state: dict[Any, Any] = {}
+        """Rings by name, mbarriers by (array, index)."""
 
     def progress(self) -> None:
         self.version += 1
@@ -69,11 +69,20 @@ class Strand:
     stmt: Stmt | None = None
     memo: dict[int, Any] = field(default_factory=dict)
     keep: list[Any] = field(default_factory=list)
+    touched: set[str] = field(default_factory=set)
+    """Registers written since the last wgmma fence."""
+    filling: list[Any] | None = None
+    """Copies of the ring step that is being filled; None outside a fill."""
+    copies: list[Any] = field(default_factory=list)
+    """Asynchronous copies since the last commit."""
+    copy_groups: list[list[Any]] = field(default_factory=list)
+    state: dict[str, Any] = field(default_factory=dict)
+    """Atoms in flight."""
 
     def fork(self, members: Mask, role: str) -> Strand:
         """A strand of some of the threads, with names of its own from here on; registers are shared."""
         return Strand(self.block, members, members.copy(), dict(self.names), dict(self.pointers), dict(self.registers),
-                      role)  # fmt: skip
+                      role, touched=set(self.touched))  # fmt: skip
 
     # ------------------------------------------------------------------------------------------------- failing
 
@@ -172,6 +181,8 @@ class Strand:
         memory.values[index] = memory.stored(values)
         if memory.poison is not None:
             memory.poison[index] = False
+        if memory.unfenced is not None:
+            memory.unfenced[index] = True
 
 
 Handler = Callable[[Strand, Any], Any]

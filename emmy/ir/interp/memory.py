@@ -32,6 +32,8 @@ class Memory:
         self.writable = writable
         shared = space == "shared"
         self.poison: NDArray[np.bool_] | None = np.ones(values.size, dtype=bool) if shared else None
+        self.unfenced: NDArray[np.bool_] | None = np.zeros(values.size, dtype=bool) if shared else None
+        """Written by threads, and not yet made visible to the copy engine and to warpgroup atoms."""
         self.accesses = Accesses(values.size) if shared and races else None
 
     def stored(self, values: Array) -> Array:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+import emmy.ir.interp.pipeline
+import emmy.ir.interp.tensor  # noqa: F401 - both add the statements they execute
 from emmy.ir.interp.errors import Deadlock, Misuse
 from emmy.ir.interp.execute import run_body
 from emmy.ir.interp.machine import Block, Pointer, Strand

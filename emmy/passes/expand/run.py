@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from emmy.ir.kernel import Kernel
 from emmy.passes.expand.combine import expand_combine
+from emmy.passes.expand.rings import expand_rings
 from emmy.passes.expand.unroll import unroll
 
 
@@ -12,5 +13,5 @@ def expand(kernel: Kernel, language: str) -> Kernel:
 
     ``language``: ``opencl`` or ``cuda``; only CUDA has warp shuffles.
     """
-    kernel = unroll(kernel)
+    kernel = expand_rings(unroll(kernel))
     return expand_combine(kernel, shuffles=language == "cuda")

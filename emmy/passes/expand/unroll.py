@@ -73,13 +73,22 @@ def _iterations(stmt: For, scope: Scope) -> range:
 
 
 def _iteration(stmt: For, scope: Scope, value: int, taken: set[str]) -> Scope:
-    names = dict(scope.names)
-    for inner in statements(stmt.body):
+    names = {**scope.names, **_fresh(stmt.body, str(value), taken, scope)}
+    return Scope({**scope.values, stmt.var: Const(value, stmt.start.dtype)}, names)
+
+
+def _fresh(body: tuple[Stmt, ...], suffix: str, taken: set[str], scope: Scope) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for inner in statements(body):
         for name in inner.defines:
-            fresh = f"{scope.name(name)}_{value}"
+            fresh = f"{scope.name(name)}_{suffix}"
             while fresh in taken:
                 fresh += "_"
             taken.add(fresh)
             names[name] = fresh
-    values = {**scope.values, stmt.var: Const(value, stmt.start.dtype)}
-    return Scope(values, names)
+    return names
+
+
+def copied(body: tuple[Stmt, ...], values: Mapping[str, Expr], suffix: str, taken: set[str]) -> tuple[Stmt, ...]:
+    """A copy of ``body`` with variables replaced by ``values`` and definitions under names of their own."""
+    return tuple(_run(body, Scope(values, _fresh(body, suffix, taken, Scope())), taken))

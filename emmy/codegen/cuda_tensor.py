@@ -1,0 +1,269 @@
+"""CUDA text of the tensor tiers: fragments, asynchronous copies, mbarriers, roles and warpgroup atoms, as inline PTX.
+
+A fragment of 16-bit elements is held as 32-bit registers of two elements each; one of float32 as one float an element.
+"""
+
+from __future__ import annotations
+
+from emmy.codegen.cuda import CudaPrinter
+from emmy.codegen.ptx import HELPERS
+from emmy.codegen.text import CannotPrint, indices
+from emmy.ir.dtype import DType
+from emmy.ir.expr import Expr, Pack, Reg
+from emmy.ir.fragment import ATOMS, Atom, Fragments, LdMatrix, Mma
+from emmy.ir.kernel import Kernel, RegSet, Stmt, TensorMapParam
+from emmy.ir.pipeline import (
+    AsyncFence,
+    BarrierArrive,
+    BarrierExpect,
+    BarrierFence,
+    BarrierInit,
+    BarrierStmt,
+    BarrierWait,
+    Copy,
+    CopyCommit,
+    CopyWait,
+    Matrix,
+    Roles,
+    SetRegisters,
+    TensorCopy,
+    Wgmma,
+    WgmmaCommit,
+    WgmmaFence,
+    WgmmaWait,
+)
+
+_USES_SHARED = ("emmy_copy_async", "emmy_barrier_", "emmy_matrix")
+_MODES = {0: 0, 128: 1, 64: 2, 32: 3}
+
+
+class TensorPrinter(CudaPrinter):
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.fragments: dict[str, Fragments] = {}
+
+    def use(self, name: str) -> str:
+        if name.startswith(_USES_SHARED):
+            self.use("emmy_shared")
+        return self.helper(name, lambda: HELPERS[name])
+
+    def parameter(self, param: object) -> str:
+        if isinstance(param, TensorMapParam):
+            return f"const __grid_constant__ {self.use('TensorMap')} {self.name(param.name)}"
+        return super().parameter(param)
+
+    # -------------------------------------------------------------------------------------------------- statements
+
+    def stmt(self, stmt: Stmt) -> None:
+        if isinstance(stmt, RegSet) and stmt.target.name in self.fragments:
+            self.set_fragment(stmt)
+        else:
+            super().stmt(stmt)
+
+    def special(self, stmt: Stmt) -> None:
+        match stmt:
+            case Fragments():
+                self.declare(stmt)
+            case LdMatrix():
+                self.ldmatrix(stmt)
+            case Mma():
+                self.mma(stmt)
+            case Copy():
+                self.copy(stmt)
+            case CopyCommit():
+                self.line('asm volatile("cp.async.commit_group;" ::: "memory");')
+            case CopyWait(pending):
+                self.line(f'asm volatile("cp.async.wait_group {pending};" ::: "memory");')
+            case TensorCopy():
+                self.tensor_copy(stmt)
+            case BarrierStmt():
+                self.barrier_stmt(stmt)
+            case BarrierFence():
+                self.line('asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");')
+                self.line('asm volatile("fence.proxy.async;" ::: "memory");')
+            case AsyncFence():
+                self.line('asm volatile("fence.proxy.async.shared::cta;" ::: "memory");')
+            case WgmmaFence():
+                self.line('asm volatile("wgmma.fence.sync.aligned;" ::: "memory");')
+            case WgmmaCommit():
+                self.line('asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");')
+            case WgmmaWait(pending):
+                self.line(f'asm volatile("wgmma.wait_group.sync.aligned {pending};" ::: "memory");')
+            case Wgmma():
+                self.wgmma(stmt)
+            case SetRegisters(count, up):
+                self.line(f'asm volatile("setmaxnreg.{"inc" if up else "dec"}.sync.aligned.u32 {count};");')
+            case Roles():
+                self.roles(stmt)
+            case _:
+                super().special(stmt)
+
+    def roles(self, stmt: Roles) -> None:
+        warp = self.fresh()
+        self.line(f"const int {warp} = __shfl_sync(0xffffffffu, {self.thread_text()} / 32, 0);")
+        for k, role in enumerate(stmt.roles):
+            opening = "if" if k == 0 else "} else if"
+            self.line(f"{opening} ({warp} >= {role.first} && {warp} < {role.first + role.warps}) {{  // {role.name}")
+            self.nested(role.body)
+        self.line("}")
+
+    def thread_text(self) -> str:
+        """Linear thread index as text."""
+        key = "tx" if self.kernel.block[1] == 1 else "tid"
+        text = self.thread_vars[key].format(x=self.kernel.block[0])
+        return text if key == "tx" else f"({text})"
+
+    # --------------------------------------------------------------------------------------------------- fragments
+
+    def declare(self, stmt: Fragments) -> None:
+        if not stmt.packed:
+            raise CannotPrint(f"{self.kernel.name}: fragments {stmt.name} were not made registers by legalising")
+        self.fragments[stmt.name] = stmt
+        self.include_for(stmt.dtype)
+        fill = ""
+        if stmt.init is not None:
+            one = self.pack_text(
+                stmt.dtype, self.constant(stmt.init, DType.F32, 1), self.constant(stmt.init, DType.F32, 1)
+            )
+            fill = f" = {one}"
+        names = [name + fill for index in indices(stmt.shape) for name in self.pair_names(stmt, index)]
+        for first in range(0, len(names), 8):
+            self.line(f"unsigned {', '.join(names[first : first + 8])};")
+
+    def pair_names(self, stmt: Fragments, index: tuple[int, ...]) -> list[str]:
+        base = self.slot_name(stmt.name, index)
+        return [f"{base}_p{k}" for k in range(stmt.layout.registers // 2)]
+
+    def registers_of(self, reg: Reg) -> list[str]:
+        """The C++ variables that hold the tile ``reg``."""
+        base = self.slot(reg)
+        if reg.name in self.fragments:
+            return [f"{base}_p{k}" for k in range(reg.lanes // 2)]
+        return [f"{base}_{k}" for k in range(reg.lanes)]
+
+    def pack_text(self, dtype: DType, low: str, high: str) -> str:
+        return f"{self.use(f'emmy_pack_{dtype.value}')}({low}, {high})"
+
+    def set_fragment(self, stmt: RegSet) -> None:
+        values = stmt.value.values if isinstance(stmt.value, Pack) else ()
+        if len(values) != stmt.target.lanes:
+            raise CannotPrint(f"{self.kernel.name}: fragment {stmt.target.name} is set from something that is no pack")
+        self.share(*values)
+        pairs = [self.pack_text(stmt.target.dtype, self.text(values[k]), self.text(values[k + 1]))
+                 for k in range(0, len(values), 2)]  # fmt: skip
+        for name, pair in zip(self.registers_of(stmt.target), pairs, strict=True):
+            self.line(f"{name} = {pair};")
+
+    def lane(self, value: Expr, lane: int) -> str:
+        if isinstance(value, Reg) and value.name in self.fragments:
+            pair = self.registers_of(value)[lane // 2]
+            which = "emmy_half_of" if value.dtype == DType.F16 else "emmy_bfloat_of"
+            return self.loaded(f"{self.use(which)}({pair}, {lane % 2})", value.dtype)
+        return super().lane(value, lane)
+
+    def ldmatrix(self, stmt: LdMatrix) -> None:
+        self.share(stmt.offset)
+        names = [name for target in stmt.targets for name in self.registers_of(target)]
+        trans = ".trans" if stmt.trans else ""
+        places = ", ".join(f"%{k}" for k in range(len(names)))
+        outputs = ", ".join(f'"=r"({name})' for name in names)
+        address = f"{self.use('emmy_shared')}({self.address(stmt.buffer, stmt.offset)})"
+        self.line(f'asm volatile("ldmatrix.sync.aligned.m8n8.x{len(names)}{trans}.shared.b16 {{{places}}}, '
+                  f'[%{len(names)}];" : {outputs} : "r"({address}) : "memory");')  # fmt: skip
+
+    def mma(self, stmt: Mma) -> None:
+        atom = ATOMS[stmt.atom]
+        c, a, b = (self.registers_of(reg) for reg in (stmt.c, stmt.a, stmt.b))
+        acc, kind = atom.acc.value, atom.operand.value
+        places = [f"%{k}" for k in range(len(c) + len(a) + len(b))]
+        first, second = len(c), len(c) + len(a)
+        lists = [", ".join(places[x:y]) for x, y in ((0, first), (first, second), (second, None))]
+        shape = f"m{atom.m}n{atom.n}k{atom.k}"
+        text = (f"mma.sync.aligned.{shape}.row.col.{acc}.{kind}.{kind}.{acc} "
+                f"{{{lists[0]}}}, {{{lists[1]}}}, {{{lists[2]}}}, {{{lists[0]}}};")  # fmt: skip
+        inputs = ", ".join(f'"r"({name})' for name in (*a, *b))
+        self.line(f'asm volatile("{text}" : {self.accumulators(atom, c)} : {inputs});')
+
+    @staticmethod
+    def accumulators(atom: Atom, names: list[str]) -> str:
+        kind = "+f" if atom.acc == DType.F32 else "+r"
+        return ", ".join(f'"{kind}"({name})' for name in names)
+
+    # ------------------------------------------------------------------------------------------------------ copies
+
+    def copy(self, stmt: Copy) -> None:
+        self.share(*stmt.exprs)
+        to = self.address(stmt.buffer, stmt.offset)
+        start = self.address(stmt.source, stmt.source_offset)
+        if stmt.transport == "async":
+            guard = "true" if stmt.guard is None else self.text(stmt.guard)
+            self.line(f"{self.use('emmy_copy_async')}<{stmt.nbytes}>({to}, {start}, {guard});")
+            return
+        kind = self.vec_type(stmt.dtype, stmt.lanes)
+        value = f"*reinterpret_cast<const {kind}*>({start})"
+        if stmt.guard is not None:
+            value = f"{self.expr(stmt.guard)} ? {value} : {self.filled(0, stmt.dtype, stmt.lanes)}"
+        self.line(f"*reinterpret_cast<{kind}*>({to}) = {value};")
+
+    def tensor_copy(self, stmt: TensorCopy) -> None:
+        self.share(*stmt.exprs)
+        rank = len(stmt.coords)
+        shared = self.use("emmy_shared")
+        places = ", ".join(f"%{k + 3}" for k in range(rank))
+        coords = ", ".join(f'"r"({self.text(c)})' for c in reversed(stmt.coords))  # PTX wants the innermost first
+        barrier = f"{self.name(stmt.barrier)} + {self.expr(stmt.index)}"
+        self.line(
+            f'asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes '
+            f'[%0], [%1, {{{places}}}], [%2];" ::"r"({shared}({self.address(stmt.buffer, stmt.offset)})), '
+            f'"l"(&{self.name(stmt.map)}), "r"({shared}({barrier})), {coords} : "memory");'
+        )
+
+    def barrier_stmt(self, stmt: BarrierStmt) -> None:
+        self.share(*stmt.exprs)
+        at = self.address(stmt.barrier, stmt.index)
+        match stmt:
+            case BarrierInit(_, _, count):
+                self.line(f"{self.use('emmy_barrier_init')}({at}, {count});")
+            case BarrierExpect(_, _, nbytes):
+                self.line(f"{self.use('emmy_barrier_expect')}({at}, {nbytes});")
+            case BarrierArrive():
+                self.line(f"{self.use('emmy_barrier_arrive')}({at});")
+            case BarrierWait(_, _, parity):
+                self.line(f"{self.use('emmy_barrier_wait')}({at}, {self.text(parity)});")
+
+    # --------------------------------------------------------------------------------------------------- warpgroup
+
+    def matrix(self, matrix: Matrix) -> str:
+        start = self.address(matrix.buffer, matrix.offset)
+        return (f"{self.use('emmy_matrix')}({start}, {matrix.panel_bytes}, {matrix.group_bytes}, "
+                f"{_MODES[matrix.span_bytes]})")  # fmt: skip
+
+    def wgmma(self, stmt: Wgmma) -> None:
+        atom = ATOMS[stmt.atom]
+        self.share(*([] if isinstance(stmt.a, Reg) else [stmt.a.offset]), stmt.b.offset)
+        c = self.registers_of(stmt.c)
+        acc, kind = atom.acc.value, atom.operand.value
+        n = len(c)
+        places = ", ".join(f"%{k}" for k in range(n))
+        if isinstance(stmt.a, Reg):
+            a = self.registers_of(stmt.a)
+            a_places = "{" + ", ".join(f"%{n + k}" for k in range(len(a))) + "}"
+            inputs = [f'"r"({name})' for name in a]
+            major = ""
+        else:
+            a_places, inputs = f"%{n}", [f'"l"({self.matrix(stmt.a)})']
+            major = f", {int(stmt.a.major == 'mn')}"
+        b_place = f"%{n + len(inputs)}"
+        inputs.append(f'"l"({self.matrix(stmt.b)})')
+        major += f", {int(stmt.b.major == 'mn')}"
+        scale = f"%{n + len(inputs)}"
+        inputs.append(f'"n"({int(stmt.accumulate)})')
+        text = (f"{{\\n.reg .pred p;\\nsetp.ne.b32 p, {scale}, 0;\\n"
+                f"wgmma.mma_async.sync.aligned.m{atom.m}n{atom.n}k{atom.k}.{acc}.{kind}.{kind} "
+                f"{{{places}}}, {a_places}, {b_place}, p, 1, 1{major};\\n}}")  # fmt: skip
+        self.line(f'asm volatile("{text}" : {self.accumulators(atom, c)} : {", ".join(inputs)} : "memory");')
+
+
+def emit(kernel: Kernel) -> str:
+    """CUDA C++ text of an expanded and legalised kernel. Raises CannotPrint for what passes should have removed."""
+    return TensorPrinter(kernel).emit()
