@@ -22,9 +22,20 @@ from emmy.schedule.knobs import KnobMap
 from emmy.schedule.tiers.base import LEVELS, Columns, Rule, Tier, take
 
 
+FAMILY_LEVELS = {
+    "FUSE": ("fuse",),
+    "TILE": ("cta", "warp", "k"),
+    "REDUCE": ("reduce",),
+    "STAGE": ("stage",),
+    "WSPEC": ("wspec",),
+    "RASTER": ("raster",),
+}
+"""The fork levels that together decide a family; a family that is not listed depends on all of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The legal leaves of one tier. ``problem`` is the tier's analysis; ``refused`` counts leaves a rule."""
+    """The legal leaves of one tier. ``problem`` is the tier's analysis; ``refused`` counts leaves by rule."""
 
     tier: Tier
     problem: object
@@ -33,6 +44,21 @@ class Part:
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()))) if self.columns else 0
+
+    def family(self, family: str) -> tuple[NDArray[np.int64], list[KnobMap]]:
+        """(value number of every leaf, the family's part of the knob map a value). Columnar: one map a distinct value."""
+        labels = self.tier.labels(self.problem, self.columns)
+        code = np.zeros(len(self), dtype=np.int64)
+        for level in FAMILY_LEVELS.get(family, tuple(labels)):
+            if level in labels:
+                _, inverse = np.unique(labels[level], return_inverse=True)
+                _, code = np.unique(code * (int(inverse.max(initial=0)) + 1) + inverse, return_inverse=True)
+        _, first = np.unique(code, return_index=True)
+        values = []
+        for row in first:
+            whole = self.tier.knobs(self.problem, self.columns, int(row))
+            values.append(KnobMap(tuple(item for item in whole.items_ if item[0].family == family)))
+        return code, values
 
 
 @dataclass
@@ -119,14 +145,21 @@ class Space:
 
     def matching(self, pin: KnobMap) -> NDArray[np.int64]:
         """Leaves whose knob maps meet a partial pin (a family it does not name is free)."""
-        return np.array([leaf for leaf in range(len(self)) if not self.knobs(leaf).unmet(pin)], dtype=np.int64)
+        hits: list[NDArray[np.int64]] = []
+        for number, part in enumerate(self.parts):
+            met = np.ones(len(part), dtype=bool)
+            for family in {name.partition("@")[0] for name in pin}:
+                own = KnobMap.parse({n: v for n, v in pin.items() if n.partition("@")[0] == family}, keep_unknown=True)
+                codes, values = part.family(family)
+                met &= np.array([not value.unmet(own) for value in values], dtype=bool)[codes]
+            hits.append(np.flatnonzero(met) + self.starts[number])
+        return np.concatenate(hits) if hits else np.zeros(0, np.int64)
 
     def values(self, family: str) -> list[str]:
-        """The offered values of a family, in order of first appearance."""
-        seen: dict[str, None] = {}
-        for leaf in range(len(self)):
-            seen.setdefault(str(self.knobs(leaf).get(family, "")))
-        return list(seen)
+        """The offered values of a family or ``FAMILY@step``, each once."""
+        name = family.partition("@")[0]
+        found = {str(value[family]): None for part in self.parts for value in part.family(name)[1] if family in value}
+        return list(found)
 
 
 def tiers() -> tuple[Tier, ...]:
