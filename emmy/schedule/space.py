@@ -21,7 +21,6 @@ from emmy.schedule import features
 from emmy.schedule.knobs import KnobMap
 from emmy.schedule.tiers.base import LEVELS, Columns, Rule, Tier, take
 
-
 FAMILY_LEVELS = {
     "FUSE": ("fuse",),
     "TILE": ("cta", "warp", "k"),
@@ -46,7 +45,7 @@ class Part:
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
     def family(self, family: str) -> tuple[NDArray[np.int64], list[KnobMap]]:
-        """(value number of every leaf, the family's part of the knob map a value). Columnar: one map a distinct value."""
+        """(value number of every leaf, the family's part of the map a value), one map a distinct value."""
         labels = self.tier.labels(self.problem, self.columns)
         code = np.zeros(len(self), dtype=np.int64)
         for level in FAMILY_LEVELS.get(family, tuple(labels)):
