@@ -45,7 +45,7 @@ class Bencher(Protocol):
 
     def confirm(
         self, rows: Sequence[Row], reference_set: ReferenceSet, sources: Sequence[TorchSource] = (),
-        processes: int = 6, rounds: int = 6,
+        processes: int = 6, rounds: int = 6, cache: str = "cold", seed: int = 0,
     ) -> ConfirmResult: ...  # fmt: skip
 
 
