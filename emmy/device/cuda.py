@@ -1,0 +1,380 @@
+"""CUDA GPUs through CuPy: modules from NVRTC's binaries, launches, CUDA graphs, events, clocks.
+
+Used inside the bench worker only: the first call creates a context. A sample is the replay of graphs that hold many
+executions of a plan, so that the launch overhead of a few microseconds is paid once a graph.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emmy.device.base import BuildReport, Capabilities
+from emmy.device.binaries import BinaryCache
+from emmy.device.cuda_targets import cuda_target
+from emmy.errors import CompileFailed, InputError, LaunchFailed, MissingPrerequisite, OutOfMemory
+
+if TYPE_CHECKING:
+    from emmy.bench.artefact import Artefact, Case
+
+GUARD_BYTES = 4096
+"""Bytes before and after each buffer that a kernel must leave alone."""
+
+GUARD_VALUE = 0xA5
+GRAPH_LAUNCHES = 64
+"""Executions of a plan a graph holds at least, where as many are wanted."""
+
+_REGIME_OPTIONS = {"O1": ("--Ofast-compile=min",), "O3": ()}
+_MAX_GRAPHS = 8
+
+
+def cache_folder() -> Path:
+    """Where binaries are kept: EMMY_BINARIES (set by the parent for its workers), else the work folder's."""
+    from emmy.config import default_work_dir
+
+    given = os.environ.get("EMMY_BINARIES")
+    return Path(given) if given else default_work_dir() / "binaries" / "cuda"
+
+
+def compile_options(options: Sequence[str], regime: str) -> tuple[str, ...]:
+    """NVRTC's options for an artefact in a regime."""
+    return (*options, *_REGIME_OPTIONS[regime])
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """``pointer``: device address that kernels see; ``memory`` holds it and its guards alive."""
+
+    memory: Any
+    pointer: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CudaExecutable:
+    """Loaded functions by kernel name, with their blocks, dynamic shared memory and by-value argument types."""
+
+    functions: Mapping[str, Any]
+    blocks: Mapping[str, tuple[int, int]]
+    shared: Mapping[str, int]
+    scalars: Mapping[str, tuple[str, ...]]
+    report: BuildReport
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bound:
+    """One execution, in order: (function, grid, block, arguments, shared bytes), or (None, buffer, pattern)."""
+
+    commands: tuple[tuple[Any, ...], ...]
+
+
+class CudaDevice:
+    """The current CUDA device."""
+
+    def __init__(self) -> None:
+        try:
+            import cupy
+        except ImportError as error:
+            raise MissingPrerequisite("the CUDA device needs CuPy", hint="pip install cupy-cuda13x") from error
+        self.cp = cupy
+        try:
+            count = cupy.cuda.runtime.getDeviceCount()
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            raise MissingPrerequisite(f"no usable CUDA GPU: {error}", hint=_driver_hint(str(error))) from None
+        if count == 0:
+            raise MissingPrerequisite("no CUDA GPU", hint="nvidia-smi -L lists the GPUs the driver sees")
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.caps = describe(cupy)
+        self.binaries = BinaryCache(cache_folder())
+        self.graphs: dict[tuple[int, ...], Any] = {}
+        self.clocks = Clocks()
+
+    # -- compile ---------------------------------------------------------------------------------------------------
+
+    def compile(self, artefact: Artefact, regime: str) -> CudaExecutable:
+        cp = self.cp
+        options = compile_options(artefact.options, regime)
+        functions: dict[str, Any] = {}
+        shared: dict[str, int] = {}
+        seconds, logs, registers, spills = 0.0, [], 0, 0
+        for kernel in artefact.kernels:
+            if kernel.smem_bytes > self.caps.smem_bytes:
+                raise LaunchFailed(
+                    f"kernel {kernel.name} needs too much shared memory",
+                    found=f"{kernel.smem_bytes} bytes", expected=f"at most {self.caps.smem_bytes}",
+                )  # fmt: skip
+            binary = self.binaries.compile(kernel.source, self.caps.arch, options)
+            if binary.error:
+                raise CompileFailed(f"{kernel.name} does not compile: {_first_error(binary.log)}", log=binary.log)
+            seconds += binary.seconds
+            logs.append(binary.log)
+            try:
+                module = cp.cuda.Module()
+                module.load(binary.cubin)
+                function = module.get_function(kernel.name)
+                if kernel.smem_bytes > 48 * 1024:
+                    shared[kernel.name] = kernel.smem_bytes
+                    attribute = cp.cuda.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                    cp.cuda.driver.funcSetAttribute(function.ptr, attribute, kernel.smem_bytes)
+                get = cp.cuda.driver.funcGetAttribute
+                registers = max(registers, get(cp.cuda.driver.CU_FUNC_ATTRIBUTE_NUM_REGS, function.ptr))
+                spills = max(spills, get(cp.cuda.driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function.ptr))
+            except cp.cuda.driver.CUDADriverError as error:
+                raise LaunchFailed(f"kernel {kernel.name} cannot be loaded: {error}") from None
+            functions[kernel.name] = function
+        log = "\n".join(text for text in logs if text.strip("\0 \n"))
+        report = BuildReport(
+            seconds, log, registers, spills, max((k.smem_bytes for k in artefact.kernels), default=0), warnings(log)
+        )
+        return CudaExecutable(
+            functions,
+            {k.name: k.block for k in artefact.kernels},
+            shared,
+            {k.name: tuple("" if kind == "buffer" else dtype for _, kind, dtype in k.args) for k in artefact.kernels},
+            report,
+        )
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def alloc(self, nbytes: int) -> Buffer:
+        cp = self.cp
+        try:
+            # Plain cudaMalloc: CuPy's pool would hand out what an earlier row wrote over.
+            memory = cp.cuda.Memory(nbytes + 2 * GUARD_BYTES)
+        except (cp.cuda.memory.OutOfMemoryError, cp.cuda.runtime.CUDARuntimeError) as error:
+            raise OutOfMemory(f"no buffer of {nbytes} bytes on {self.caps.name}: {error}") from None
+        pointer = int(memory.ptr) + GUARD_BYTES
+        runtime = cp.cuda.runtime
+        runtime.memset(memory.ptr, GUARD_VALUE, GUARD_BYTES)
+        runtime.memset(pointer + nbytes, GUARD_VALUE, GUARD_BYTES)
+        return Buffer(memory, pointer, nbytes)
+
+    def free(self, buffer: Buffer) -> None:
+        self.graphs.clear()
+        buffer.memory.__init__(0)
+
+    def upload(self, buffer: Buffer, data: np.ndarray) -> None:
+        if data.nbytes:
+            flat = np.ascontiguousarray(data)
+            self.cp.cuda.runtime.memcpy(buffer.pointer, flat.ctypes.data, flat.nbytes, 1)
+
+    def download(self, buffer: Buffer, out: np.ndarray) -> None:
+        self._checked()
+        if out.nbytes:
+            self.cp.cuda.runtime.memcpy(out.ctypes.data, buffer.pointer, out.nbytes, 2)
+
+    def copy(self, source: Buffer, target: Buffer) -> None:
+        if source.nbytes:
+            self.cp.cuda.runtime.memcpy(target.pointer, source.pointer, source.nbytes, 3)
+
+    def guards_intact(self, buffer: Buffer) -> bool:
+        page = np.empty(GUARD_BYTES, np.uint8)
+        for pointer in (buffer.pointer - GUARD_BYTES, buffer.pointer + buffer.nbytes):
+            self.cp.cuda.runtime.memcpy(page.ctypes.data, pointer, GUARD_BYTES, 2)
+            if (page != GUARD_VALUE).any():
+                return False
+        return True
+
+    # -- launch ----------------------------------------------------------------------------------------------------
+
+    def bind(self, executable: Any, case: Case, buffers: Mapping[str, Buffer]) -> Bound:
+        specs = {spec.name: spec for spec in case.buffers}
+        commands: list[tuple[Any, ...]] = []
+        for step in case.steps:
+            if not step.kernel:
+                name = step.bindings[0]
+                if buffers[name].nbytes:
+                    commands.append((None, buffers[name], pattern(step.value, specs[name].dtype)))
+                continue
+            if 0 in step.grid:
+                continue
+            arguments: list[Any] = []
+            for name, dtype in zip(step.bindings, executable.scalars[step.kernel], strict=True):
+                if dtype:
+                    arguments.append(np.int64(case.symbols[name]) if dtype == "i64" else np.int32(case.symbols[name]))
+                else:
+                    arguments.append(np.uint64(buffers[name].pointer))
+            block = executable.blocks[step.kernel]
+            shared = executable.shared.get(step.kernel, 0)
+            commands.append((executable.functions[step.kernel], step.grid, (*block, 1), tuple(arguments), shared))
+        return Bound(tuple(commands))
+
+    def enqueue(self, bound: Bound) -> None:
+        """Puts one execution on the stream."""
+        with self.stream:
+            for function, *rest in bound.commands:
+                if function is None:
+                    buffer, (value, width) = rest
+                    memset(self.cp, buffer, value, width, self.stream.ptr)
+                else:
+                    grid, block, arguments, shared = rest
+                    function(grid, block, arguments, shared_mem=shared, stream=self.stream)
+
+    def run(self, bound: Bound) -> None:
+        try:
+            self.enqueue(bound)
+        except (self.cp.cuda.driver.CUDADriverError, self.cp.cuda.runtime.CUDARuntimeError) as error:
+            raise LaunchFailed(f"launch failed: {error}") from None
+        self._checked()
+
+    def _checked(self) -> None:
+        try:
+            self.stream.synchronize()
+            self.cp.cuda.runtime.deviceSynchronize()
+        except self.cp.cuda.runtime.CUDARuntimeError as error:
+            raise LaunchFailed(f"kernel failed: {error}") from None
+
+    def sample(self, bounds: Sequence[Bound], repeats: int, first: int = 0) -> float:
+        """Seconds for ``repeats`` executions over ``bounds``, by events around graph replays.
+
+        A graph holds whole turns over the bounds; where ``repeats`` is no multiple of it the time is scaled.
+        """
+        runtime = self.cp.cuda.runtime
+        turns = max(1, -(-min(repeats, GRAPH_LAUNCHES) // len(bounds)))
+        held = turns * len(bounds) if repeats >= len(bounds) else repeats
+        if held == 1:
+            return self._plain(bounds[first % len(bounds)])
+        graph = self.graph(bounds, held)
+        replays = max(1, round(repeats / held))
+        start, stop = self.cp.cuda.Event(), self.cp.cuda.Event()
+        try:
+            start.record(self.stream)
+            for _ in range(replays):
+                graph.launch(self.stream)
+            stop.record(self.stream)
+            stop.synchronize()
+            seconds = self.cp.cuda.get_elapsed_time(start, stop) * 1e-3
+        except runtime.CUDARuntimeError as error:
+            raise LaunchFailed(f"kernel failed: {error}") from None
+        return float(seconds * repeats / (held * replays))
+
+    def _plain(self, bound: Bound) -> float:
+        start, stop = self.cp.cuda.Event(), self.cp.cuda.Event()
+        try:
+            start.record(self.stream)
+            self.enqueue(bound)
+            stop.record(self.stream)
+            stop.synchronize()
+        except (self.cp.cuda.driver.CUDADriverError, self.cp.cuda.runtime.CUDARuntimeError) as error:
+            raise LaunchFailed(f"kernel failed: {error}") from None
+        return float(self.cp.cuda.get_elapsed_time(start, stop) * 1e-3)
+
+    def graph(self, bounds: Sequence[Bound], held: int) -> Any:
+        """The instantiated graph of ``held`` executions that rotate over ``bounds``; the latest few are kept."""
+        key = (held, *(id(bound) for bound in bounds))
+        if key not in self.graphs:
+            while len(self.graphs) >= _MAX_GRAPHS:
+                self.graphs.pop(next(iter(self.graphs)))
+            try:
+                self.stream.begin_capture()
+                for turn in range(held):
+                    self.enqueue(bounds[turn % len(bounds)])
+                graph = self.stream.end_capture()
+                graph.upload(self.stream)
+            except (self.cp.cuda.driver.CUDADriverError, self.cp.cuda.runtime.CUDARuntimeError) as error:
+                raise LaunchFailed(f"graph capture failed: {error}") from None
+            # the bounds are kept with their graph, so that an id is never reused while the graph lives
+            self.graphs[key] = (graph, tuple(bounds))
+        return self.graphs[key][0]
+
+    def close(self) -> None:
+        self.graphs.clear()
+        self.stream.synchronize()
+
+
+class Clocks:
+    """SM clock and throttle reasons through NVML, where it can be read; zeros and empty text where not."""
+
+    def __init__(self) -> None:
+        self.nvml: Any = None
+        self.handle: Any = None
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+            self.nvml, self.handle = pynvml, pynvml.nvmlDeviceGetHandleByIndex(0)
+        except Exception:
+            # NVML is an extra: without the package, or without permission, rows simply carry no clock
+            self.nvml = None
+
+    def read(self) -> tuple[int, str]:
+        """(SM clock in MHz, throttle reasons)."""
+        if self.nvml is None:
+            return 0, ""
+        try:
+            clock = int(self.nvml.nvmlDeviceGetClockInfo(self.handle, self.nvml.NVML_CLOCK_SM))
+            mask = int(self.nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.handle))
+        except self.nvml.NVMLError:
+            return 0, ""
+        return clock, ",".join(name for bit, name in _THROTTLES.items() if mask & bit)
+
+
+_THROTTLES = {
+    0x4: "power cap", 0x8: "hardware slowdown", 0x20: "thermal", 0x40: "hardware thermal", 0x80: "power brake",
+}  # fmt: skip
+
+
+def describe(cp: Any) -> Capabilities:
+    """Capabilities of the current GPU: its own numbers, on top of its architecture's compile target."""
+    device = cp.cuda.runtime.getDevice()
+    facts = cp.cuda.runtime.getDeviceProperties(device)
+    major, minor = int(facts["major"]), int(facts["minor"])
+    arch = f"sm_{major}{minor}"
+    try:
+        base = cuda_target("sm_90a" if arch == "sm_90" else arch)
+    except InputError:
+        base = replace(cuda_target("sm_80"), arch=arch, peak_flops=0.0, peak_bytes=0.0, cache_bytes_s=0.0)
+    from emmy.codegen.nvrtc import nvrtc_version
+
+    name = facts["name"].decode() if isinstance(facts["name"], bytes) else str(facts["name"])
+    return replace(
+        base,
+        name=name,
+        driver=str(cp.cuda.runtime.driverGetVersion()),
+        compiler="nvrtc {}.{}".format(*nvrtc_version()),
+        units=int(facts["multiProcessorCount"]),
+        smem_bytes=int(facts["sharedMemPerBlockOptin"]),
+        llc_bytes=int(facts["l2CacheSize"]),
+        memory_bytes=int(facts["totalGlobalMem"]),
+    )
+
+
+def pattern(value: float, dtype: str) -> tuple[int, int]:
+    """(bits, bytes an element) that fill a buffer of ``dtype`` with ``value``."""
+    from emmy.bench.inputs import STORAGE, store
+
+    raw = store(np.array([value]), dtype).astype(STORAGE[dtype]).tobytes()
+    return int.from_bytes(raw, "little"), len(raw)
+
+
+def memset(cp: Any, buffer: Buffer, bits: int, width: int, stream: int) -> None:
+    """Fills ``buffer`` with an element of ``width`` bytes, as one asynchronous memset."""
+    repeated = bits.to_bytes(width, "little")
+    if len(set(repeated)) > 1:
+        raise LaunchFailed("only a value of equal bytes can be filled in", found=hex(bits))
+    cp.cuda.runtime.memsetAsync(buffer.pointer, repeated[0], buffer.nbytes, stream)
+
+
+def warnings(log: str) -> tuple[str, ...]:
+    """ptxas warnings of a log (``C7508: …``), each once."""
+    found = re.findall(r"\(?C7\d{3}\)?[^\n]*|warning[^\n]*", log)
+    return tuple(dict.fromkeys(text.strip() for text in found))[:8]
+
+
+def _first_error(log: str) -> str:
+    lines = [line.strip() for line in log.splitlines() if "error" in line]
+    return lines[0] if lines else log.strip()[:200] or "no message"
+
+
+def _driver_hint(error: str) -> str:
+    if "InsufficientDriver" in error:
+        return (
+            "the NVIDIA driver is older than the CUDA runtime: update the driver, or install an older cupy-cuda package"
+        )
+    return "nvidia-smi -L lists the GPUs the driver sees"
