@@ -6,7 +6,7 @@ A fragment of 16-bit elements is held as 32-bit registers of two elements each; 
 from __future__ import annotations
 
 from emmy.codegen.cuda import CudaPrinter
-from emmy.codegen.ptx import HELPERS
+from emmy.codegen import ptx
 from emmy.codegen.text import CannotPrint, indices
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Expr, Pack, Reg
@@ -45,7 +45,7 @@ class TensorPrinter(CudaPrinter):
     def use(self, name: str) -> str:
         if name.startswith(_USES_SHARED):
             self.use("emmy_shared")
-        return self.helper(name, lambda: HELPERS[name])
+        return self.helper(name, lambda: ptx.HELPERS[name])
 
     def parameter(self, param: object) -> str:
         if isinstance(param, TensorMapParam):
@@ -164,30 +164,19 @@ class TensorPrinter(CudaPrinter):
     def ldmatrix(self, stmt: LdMatrix) -> None:
         self.share(stmt.offset)
         names = [name for target in stmt.targets for name in self.registers_of(target)]
+        count = len(names)
         trans = ".trans" if stmt.trans else ""
-        places = ", ".join(f"%{k}" for k in range(len(names)))
-        outputs = ", ".join(f'"=r"({name})' for name in names)
-        address = f"{self.use('emmy_shared')}({self.address(stmt.buffer, stmt.offset)})"
-        self.line(f'asm volatile("ldmatrix.sync.aligned.m8n8.x{len(names)}{trans}.shared.b16 {{{places}}}, '
-                  f'[%{len(names)}];" : {outputs} : "r"({address}) : "memory");')  # fmt: skip
+        helper = f"emmy_ldmatrix_x{count}{trans.replace('.', '_')}"
+        self.use("emmy_shared")
+        self.helper(helper, lambda: ptx.ldmatrix(helper, count, trans))
+        self.line(f"{helper}({', '.join(names)}, {self.address(stmt.buffer, stmt.offset)});")
 
     def mma(self, stmt: Mma) -> None:
         atom = ATOMS[stmt.atom]
-        c, a, b = (self.registers_of(reg) for reg in (stmt.c, stmt.a, stmt.b))
-        acc, kind = atom.acc.value, atom.operand.value
-        places = [f"%{k}" for k in range(len(c) + len(a) + len(b))]
-        first, second = len(c), len(c) + len(a)
-        lists = [", ".join(places[x:y]) for x, y in ((0, first), (first, second), (second, None))]
-        shape = f"m{atom.m}n{atom.n}k{atom.k}"
-        text = (f"mma.sync.aligned.{shape}.row.col.{acc}.{kind}.{kind}.{acc} "
-                f"{{{lists[0]}}}, {{{lists[1]}}}, {{{lists[2]}}}, {{{lists[0]}}};")  # fmt: skip
-        inputs = ", ".join(f'"r"({name})' for name in (*a, *b))
-        self.line(f'asm volatile("{text}" : {self.accumulators(atom, c)} : {inputs});')
-
-    @staticmethod
-    def accumulators(atom: Atom, names: list[str]) -> str:
-        kind = "+f" if atom.acc == DType.F32 else "+r"
-        return ", ".join(f'"{kind}"({name})' for name in names)
+        names = [name for reg in (stmt.c, stmt.a, stmt.b) for name in self.registers_of(reg)]
+        helper = f"emmy_{atom.name}"
+        self.helper(helper, lambda: ptx.mma(helper, atom))
+        self.line(f"{helper}({', '.join(names)});")
 
     # ------------------------------------------------------------------------------------------------------ copies
 
@@ -208,15 +197,13 @@ class TensorPrinter(CudaPrinter):
     def tensor_copy(self, stmt: TensorCopy) -> None:
         self.share(*stmt.exprs)
         rank = len(stmt.coords)
-        shared = self.use("emmy_shared")
-        places = ", ".join(f"%{k + 3}" for k in range(rank))
-        coords = ", ".join(f'"r"({self.text(c)})' for c in reversed(stmt.coords))  # PTX wants the innermost first
-        barrier = f"{self.name(stmt.barrier)} + {self.expr(stmt.index)}"
-        self.line(
-            f'asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes '
-            f'[%0], [%1, {{{places}}}], [%2];" ::"r"({shared}({self.address(stmt.buffer, stmt.offset)})), '
-            f'"l"(&{self.name(stmt.map)}), "r"({shared}({barrier})), {coords} : "memory");'
-        )
+        helper = f"emmy_tensor_copy_{rank}d"
+        self.use("emmy_shared")
+        self.use("TensorMap")
+        self.helper(helper, lambda: ptx.tensor_copy(helper, rank))
+        coords = ", ".join(self.text(c) for c in reversed(stmt.coords))  # PTX wants the innermost first
+        barrier = self.address(stmt.barrier, stmt.index)
+        self.line(f"{helper}({self.address(stmt.buffer, stmt.offset)}, {self.name(stmt.map)}, {barrier}, {coords});")
 
     def barrier_stmt(self, stmt: BarrierStmt) -> None:
         self.share(*stmt.exprs)
@@ -240,28 +227,14 @@ class TensorPrinter(CudaPrinter):
 
     def wgmma(self, stmt: Wgmma) -> None:
         atom = ATOMS[stmt.atom]
-        self.share(*([] if isinstance(stmt.a, Reg) else [stmt.a.offset]), stmt.b.offset)
-        c = self.registers_of(stmt.c)
-        acc, kind = atom.acc.value, atom.operand.value
-        n = len(c)
-        places = ", ".join(f"%{k}" for k in range(n))
-        if isinstance(stmt.a, Reg):
-            a = self.registers_of(stmt.a)
-            a_places = "{" + ", ".join(f"%{n + k}" for k in range(len(a))) + "}"
-            inputs = [f'"r"({name})' for name in a]
-            major = ""
-        else:
-            a_places, inputs = f"%{n}", [f'"l"({self.matrix(stmt.a)})']
-            major = f", {int(stmt.a.major == 'mn')}"
-        b_place = f"%{n + len(inputs)}"
-        inputs.append(f'"l"({self.matrix(stmt.b)})')
-        major += f", {int(stmt.b.major == 'mn')}"
-        scale = f"%{n + len(inputs)}"
-        inputs.append(f'"n"({int(stmt.accumulate)})')
-        text = (f"{{\\n.reg .pred p;\\nsetp.ne.b32 p, {scale}, 0;\\n"
-                f"wgmma.mma_async.sync.aligned.m{atom.m}n{atom.n}k{atom.k}.{acc}.{kind}.{kind} "
-                f"{{{places}}}, {a_places}, {b_place}, p, 1, 1{major};\\n}}")  # fmt: skip
-        self.line(f'asm volatile("{text}" : {self.accumulators(atom, c)} : {", ".join(inputs)} : "memory");')
+        self.share(*([] if isinstance(stmt.a, Reg) else [stmt.a.offset]), stmt.b.offset, stmt.accumulate)
+        registers = isinstance(stmt.a, Reg)
+        a = self.registers_of(stmt.a) if isinstance(stmt.a, Reg) else [self.matrix(stmt.a)]
+        majors = ("k" if isinstance(stmt.a, Reg) else stmt.a.major, stmt.b.major)
+        helper = f"emmy_{atom.name}" + ("_r" if registers else "") + "".join(f"_{m}" for m in majors if m != "k")
+        self.helper(helper, lambda: ptx.wgmma(helper, atom, registers, majors))
+        operands = [*self.registers_of(stmt.c), *a, self.matrix(stmt.b), self.text(stmt.accumulate)]
+        self.line(f"{helper}({', '.join(operands)});")
 
 
 def emit(kernel: Kernel) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from emmy.ir.dtype import DType
+from emmy.ir.fragment import Atom
+
 _INLINE = "static __device__ __forceinline__"
 
 HELPERS = {
@@ -62,3 +65,76 @@ HELPERS = {
     char opaque[128];
 };""",
 }
+
+
+def ldmatrix(name: str, count: int, trans: str) -> str:
+    """Function ``name(r0, …, address)`` that loads ``count`` matrices."""
+    params = ", ".join(f"unsigned& r{k}" for k in range(count))
+    places = ", ".join(f"%{k}" for k in range(count))
+    outputs = ", ".join(f'"=r"(r{k})' for k in range(count))
+    return f"""{_INLINE} void {name}({params}, const void* from) {{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{places}}}, [%{count}];"
+                 : {outputs} : "r"(emmy_shared(from)) : "memory");
+}}"""
+
+
+def mma(name: str, atom: Atom) -> str:
+    """Function ``name(c…, a…, b…)`` that executes a warp's atom."""
+    assert atom.b is not None
+    wide = atom.acc == DType.F32
+    c = [f"c{k}" for k in range(atom.c.registers if wide else atom.c.registers // 2)]
+    a = [f"a{k}" for k in range(atom.a.registers // 2)]
+    b = [f"b{k}" for k in range(atom.b.registers // 2)]
+    params = [f"{'float' if wide else 'unsigned'}& {r}" for r in c] + [f"unsigned {r}" for r in (*a, *b)]
+    places = [f"%{k}" for k in range(len(params))]
+    lists = [", ".join(places[x:y]) for x, y in ((0, len(c)), (len(c), len(c) + len(a)), (len(c) + len(a), None))]
+    acc, kind = atom.acc.value, atom.operand.value
+    outputs = ", ".join(f'"+{"f" if wide else "r"}"({r})' for r in c)
+    inputs = ", ".join(f'"r"({r})' for r in (*a, *b))
+    return f"""{_INLINE} void {name}(
+    {", ".join(params)}) {{
+    asm("mma.sync.aligned.m{atom.m}n{atom.n}k{atom.k}.row.col.{acc}.{kind}.{kind}.{acc} "
+        "{{{lists[0]}}}, {{{lists[1]}}}, {{{lists[2]}}}, {{{lists[0]}}};"
+        : {outputs} : {inputs});
+}}"""
+
+
+def tensor_copy(name: str, rank: int) -> str:
+    """Function ``name(to, map, barrier, x0, …)`` that begins a copy of a box; coordinates innermost first."""
+    params = ", ".join(f"int x{k}" for k in range(rank))
+    places = ", ".join(f"%{k + 3}" for k in range(rank))
+    inputs = ", ".join(f'"r"(x{k})' for k in range(rank))
+    return f"""{_INLINE} void {name}(void* to, const TensorMap& map, long long* barrier, {params}) {{
+    asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {{{places}}}], [%2];"
+                 ::"r"(emmy_shared(to)), "l"(&map), "r"(emmy_shared(barrier)), {inputs} : "memory");
+}}"""
+
+
+def wgmma(name: str, atom: Atom, registers: bool, majors: tuple[str, str]) -> str:
+    """Function ``name(c…, a, b, accumulate)`` that begins a warpgroup's atom.
+
+    registers: operand a is in registers, otherwise a descriptor as b is. majors: of a and b (``k`` or ``mn``).
+    """
+    wide = atom.acc == DType.F32
+    c = [f"c{k}" for k in range(atom.c.registers if wide else atom.c.registers // 2)]
+    a = [f"a{k}" for k in range(atom.a.registers // 2)] if registers else ["a"]
+    params = [f"{'float' if wide else 'unsigned'}& {r}" for r in c]
+    params += [f"{'unsigned' if registers else 'unsigned long long'} {r}" for r in a]
+    params += ["unsigned long long b", "int accumulate"]
+    places = [f"%{k}" for k in range(len(params))]
+    first = len(c)
+    a_place = "{" + ", ".join(places[first : first + len(a)]) + "}" if registers else places[first]
+    transposes = "".join(f", {int(major == 'mn')}" for major in (majors[1:] if registers else majors))
+    acc, kind = atom.acc.value, atom.operand.value
+    outputs = ", ".join(f'"+{"f" if wide else "r"}"({r})' for r in c)
+    inputs = ", ".join(f'"{"r" if registers else "l"}"({r})' for r in a)
+    return f"""{_INLINE} void {name}(
+    {", ".join(params)}) {{
+    asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, {places[-1]}, 0;\\n"
+        "wgmma.mma_async.sync.aligned.m{atom.m}n{atom.n}k{atom.k}.{acc}.{kind}.{kind} "
+        "{{{", ".join(places[:first])}}}, "
+        "{a_place}, {places[-2]}, p, 1, 1{transposes};\\n}}"
+        : {outputs}
+        : {inputs}, "l"(b), "r"(accumulate) : "memory");
+}}"""

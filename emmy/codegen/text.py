@@ -112,7 +112,8 @@ class Printer(ABC):
             text = self.thread_vars["tx" if name == "tid" and self.kernel.block[1] == 1 else name]
             self.line(f"const int {name} = {text.format(x=self.kernel.block[0])};")
         self.body(self.kernel.body)
-        whole = [*self.prelude(), *self.helpers.values(), self.signature() + " {", *self.lines, "}"]
+        signature = self.signature()  # may need a helper type
+        whole = [*self.prelude(), *self.helpers.values(), signature + " {", *self.lines, "}"]
         return "\n".join(whole) + "\n"
 
     @abstractmethod

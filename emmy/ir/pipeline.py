@@ -26,12 +26,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from emmy.ir.dtype import DType
-from emmy.ir.expr import Expr, Reg, i32
+from emmy.ir.expr import Const, Expr, Reg, i32
 from emmy.ir.kernel import Operand, Stmt
 
 TRANSPORTS = ("sync", "async", "tma")
 
 _ZERO = i32(0)
+_TRUE = Const(True, DType.BOOL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,17 +300,17 @@ class AsyncFence(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Wgmma(Stmt):
-    """Begins ``c += a × b`` (``c = a × b`` unless ``accumulate``); operands are in use until WgmmaWait."""
+    """Begins ``c += a × b`` (``c = a × b`` where ``accumulate`` is false); operands are in use until WgmmaWait."""
 
     atom: str
     c: Reg
     a: Matrix | Reg
     b: Matrix
-    accumulate: bool = True
+    accumulate: Expr = _TRUE
 
     @property
     def exprs(self) -> tuple[Expr, ...]:
-        return (self.c, self.a if isinstance(self.a, Reg) else self.a.offset, self.b.offset)
+        return (self.c, self.a if isinstance(self.a, Reg) else self.a.offset, self.b.offset, self.accumulate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from emmy.ir.expr import Reg
 from emmy.ir.fragment import ATOMS, WARP, WARPGROUP, Atom, Fragments, LdMatrix, Mma, Swizzle
-from emmy.ir.interp.errors import Misuse, OutOfBounds, PoisonRead
+from emmy.ir.interp.errors import Divergence, Misuse, OutOfBounds, PoisonRead
 from emmy.ir.interp.evaluate import evaluate, read_register, register_index, write_register
 from emmy.ir.interp.execute import HANDLERS
 from emmy.ir.interp.machine import Registers, Strand
@@ -144,7 +144,11 @@ def _wgmma(strand: Strand, stmt: Wgmma) -> None:
     slots = strand.slots(stmt.c.name)
     at: Any = (slice(None), *register_index(strand, stmt.c))
     mask = strand.mask.copy()
-    if stmt.accumulate and slots.poison[at][mask].any() and stmt.c.name not in groups.registers:
+    wanted = strand.threadwise(evaluate(strand, stmt.accumulate))[mask]
+    if (wanted != wanted[0]).any():
+        raise strand.fault(Divergence, "whether to accumulate differs among threads")
+    accumulate = bool(wanted[0])
+    if accumulate and slots.poison[at][mask].any() and stmt.c.name not in groups.registers:
         raise strand.fault(PoisonRead, f"{atom.name} accumulates onto {stmt.c.name}, which holds nothing")
     groups.registers.add(stmt.c.name)
     active = mask.reshape(-1, WARPGROUP)[:, 0]
@@ -155,7 +159,7 @@ def _wgmma(strand: Strand, stmt: Wgmma) -> None:
         if a_at is not None and not isinstance(stmt.a, Reg):
             a = _read_operand(strand, stmt.a, atom.m, atom, a_at)
         b = _read_operand(strand, stmt.b, atom.n, atom, b_at)
-        before = gather(slots.values[at], atom, "c")[active] if stmt.accumulate else np.float32(0)
+        before = gather(slots.values[at], atom, "c")[active] if accumulate else np.float32(0)
         with np.errstate(all="ignore"):
             tiles = rounded(before + np.matmul(a, b.swapaxes(1, 2)), atom.acc).astype(np.float32)
         slots.values[at][mask] = scatter(tiles, atom, "c")
