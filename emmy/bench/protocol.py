@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from emmy.errors import OutOfMemory
 PREHEAT_S = 0.2
 PROCESSES = 6
 ROUNDS = 6
+MAX_BUILDERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Bench:
     deadlines: Mapping[str, float] = field(default_factory=dict)
     _screen: Worker | None = None
     _confirm: list[Worker] = field(default_factory=list)
+    _builders: list[Worker] = field(default_factory=list)
 
     def __enter__(self) -> Bench:
         self.cache_dir.mkdir(parents=True, exist_ok=True)
@@ -63,9 +66,9 @@ class Bench:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for worker in (*([self._screen] if self._screen else []), *self._confirm):
+        for worker in (*([self._screen] if self._screen else []), *self._confirm, *self._builders):
             worker.close()
-        self._screen, self._confirm = None, []
+        self._screen, self._confirm, self._builders = None, [], []
 
     @property
     def cache_dir(self) -> Path:
@@ -99,6 +102,28 @@ class Bench:
         }
         return self._answer(job, artefact)
 
+    def build_ahead(self, rows: Sequence[Row], reference_set: ReferenceSet) -> list[Reply]:
+        """Qualifies rows on all cores at once, a process each; a later ``screen`` finds their binaries compiled.
+
+        For what is to be screened next. Nothing is timed meanwhile, since a compilation takes cores that the timing
+        needs; ``rough_us`` of these replies means little.
+        """
+        waiting = list(enumerate(rows))
+        replies: list[Reply] = [Reply(Status.BENCH_FAIL, "not built")] * len(rows)
+        while len(self._builders) < min(self.caps.units, MAX_BUILDERS, len(rows)) - 1:
+            self._builders.append(Worker(self.device, self.cache_dir, threads=1))
+
+        def drain(worker: Worker) -> None:
+            while waiting:
+                index, row = waiting.pop(0)
+                job = {"job": "qualify", "row": row.to_json(), "refs": reference_set.to_json()}
+                replies[index] = self._reply(worker.submit(job, self.deadlines), row.artefact)
+
+        with self._alone(), ThreadPoolExecutor(MAX_BUILDERS) as pool:
+            for done in [pool.submit(drain, worker) for worker in (self._worker(), *self._builders)]:
+                done.result()
+        return replies
+
     def confirm(
         self,
         rows: Sequence[Row],
@@ -111,14 +136,21 @@ class Bench:
     ) -> ConfirmResult:
         """Times rows and PyTorch references interleaved in ``processes`` processes, one after the other.
 
+        Each row is qualified in a job of its own before, so that one that crashes does not take the others along.
         Raises ValueError for labels that are not unique.
         """
         labels = [row.label for row in rows] + [source.label for source in sources]
         if len(set(labels)) != len(labels):
             raise ValueError(f"labels of a comparison have to be unique: {labels}")
+        failed = {}
+        for row in rows:
+            reply = self.qualify(row.artefact, reference_set, row.regime, row.lane)
+            if not reply.ok:
+                failed[row.label] = reply
+        timed = [row for row in rows if row.label not in failed]
         job = {
             "job": "confirm",
-            "rows": [row.to_json() for row in rows],
+            "rows": [row.to_json() for row in timed],
             "sources": [asdict(source) for source in sources],
             "refs": reference_set.to_json(),
             "protocol": asdict(replace(CONFIRM, cache=cache)),
@@ -142,8 +174,11 @@ class Bench:
                 for label, seconds in outcome.reply["rounds"].items():
                     series[label].append(tuple(seconds))
                 worker.submit({"job": "release"})
-        flops = {row.label: row.artefact for row in rows}
-        final = {label: self._summary(replies[label], series[label], lost, flops.get(label)) for label in labels}
+        artefacts = {row.label: row.artefact for row in timed}
+        final = {
+            label: failed.get(label) or self._summary(replies[label], series[label], lost, artefacts.get(label))
+            for label in labels
+        }
         return ConfirmResult({label: tuple(values) for label, values in series.items()}, final, tuple(lost), wall)
 
     def prestart(self, processes: int) -> list[Worker]:
@@ -178,7 +213,9 @@ class Bench:
         except OutOfMemory as error:
             return Reply(Status.BENCH_FAIL, str(error))
         with self._alone():
-            outcome: Outcome = self._worker().submit(job, self.deadlines)
+            return self._reply(self._worker().submit(job, self.deadlines), artefact)
+
+    def _reply(self, outcome: Outcome, artefact: Artefact) -> Reply:
         if outcome.reply is None:
             return Reply(outcome.status, outcome.error, wall_s=outcome.wall_s)
         return self._judged(Reply.from_json(outcome.reply), artefact)

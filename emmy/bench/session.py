@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,35 @@ _HOST_CACHE_BYTES = 512 << 20
 _EXECUTABLES = 32
 _ROTATIONS = 1
 """Rotating buffer sets are kept for one set of data: those of a region, as its variants come one after the other."""
+
+
+_SHORT_S = 0.02
+"""Launches shorter than this are rough-timed twice."""
+
+
+_BUSY = 0.05
+"""Share of the cores' time lost to other work from which a row is marked."""
+
+
+class Waiting:
+    """How long this process's threads could have run and had to wait for a core: on a CPU device the counterpart of a
+    GPU's throttling. From the kernel's scheduler statistics; zero where it keeps none."""
+
+    def __init__(self, cores: int) -> None:
+        self.cores, self.waited_ns, self.started = cores, self._waited(), time.perf_counter()
+
+    def share(self) -> float:
+        """Time lost since the start, as a share of what the cores had."""
+        passed = max(1e-3, time.perf_counter() - self.started) * self.cores
+        return max(0.0, (self._waited() - self.waited_ns) * 1e-9 / passed)
+
+    @staticmethod
+    def _waited() -> int:
+        total = 0
+        for path in Path("/proc/self/task").glob("*/schedstat"):
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                total += int(path.read_text().split()[1])
+        return total
 
 
 class WrongResult(EmmyError):
@@ -141,7 +172,9 @@ class Session:
                 if index == 0:
                     self.announce("launch")
                     # The first launch finishes the compilation, so the second tells how long a launch takes.
-                    rough_s = min(self.device.sample((bound,), 1) for _ in range(2))
+                    rough_s = self.device.sample((bound,), 1)
+                    if rough_s < _SHORT_S:
+                        rough_s = min(rough_s, self.device.sample((bound,), 1))
                     first_s = max(0.0, first - rough_s)
             finally:
                 for buffer in (*work.values(), *(() if index == 0 else buffers.values())):
@@ -257,6 +290,7 @@ class Session:
         bounds, work = self.bound_sets(row, refs, ready, protocol.cache)
         try:
             self.announce("timing")
+            watch = Waiting(self.device.caps.units)
             rough_s = (ready.reply.rough_us or 0.0) * 1e-6
             samples = screen_samples(
                 lambda repeats, first: self.device.sample(bounds, repeats, first), rough_s, protocol, best_us
@@ -264,7 +298,7 @@ class Session:
         finally:
             for buffer in work.values():
                 self.device.free(buffer)
-        return with_samples(ready.reply, samples)
+        return with_samples(ready.reply, replace(samples, waited=watch.share()))
 
     def confirmed(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """Interleaved rounds over rows and a PyTorch reference; failures are replies of their row, the others go on."""
@@ -299,9 +333,11 @@ class Session:
             except Exception as error:
                 replies[source.label] = Reply(*failure(error))
         self.announce("timing")
+        watch = Waiting(self.device.caps.units)
         rounds, repeats = run_rounds(timers, rough, protocol, job["rounds"], job["preheat_s"], rng)
+        waited = watch.share()
         for label, series in rounds.items():
-            samples = Samples([s * 1e6 for s in series], False)
+            samples = Samples([s * 1e6 for s in series], False, waited)
             replies[label] = with_samples(replies[label], samples)
         for buffer in owned:
             self.device.free(buffer)
@@ -349,5 +385,6 @@ def run_rounds(
 
 def with_samples(reply: Reply, samples: Samples) -> Reply:
     low, median, high = samples.quartiles()
+    busy = f"waited for cores {samples.waited:.0%}" if samples.waited > _BUSY else ""
     return replace(reply, median_us=median, low_us=low, high_us=high, samples=len(samples.values_us),
-                   abandoned=samples.abandoned)  # fmt: skip
+                   abandoned=samples.abandoned, throttle=busy)  # fmt: skip

@@ -14,6 +14,9 @@ MAX_SAMPLES = 9
 ABANDON_RATIO = 1.5
 """A row this much slower than the best in its *fastest* sample is not timed further."""
 
+ROUGH_BELIEVED_S = 2e-3
+"""A single launch shorter than this is mostly the latency of starting it and hearing of its end."""
+
 STEADY = 0.03
 """Quartiles closer than this share of the median: enough samples."""
 
@@ -23,10 +26,11 @@ COLD_FACTOR = 2
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Microseconds an execution, one value a sample."""
+    """Microseconds an execution, one value a sample. waited: share of time lost to other work."""
 
     values_us: list[float]
     abandoned: bool
+    waited: float = 0.0
 
     def quartiles(self) -> tuple[float, float, float]:
         """Lower quartile, median, upper quartile."""
@@ -71,10 +75,14 @@ def screen_samples(
 ) -> Samples:
     """Samples one row adaptively. ``sample(repeats, first)`` gives seconds for that many executions.
 
-    A first sample of a tenth of the length tells how many executions a sample takes; it counts only when it already
-    shows the row to be clearly slower than ``best_us``. Then samples until they are steady, MAX_SAMPLES, or the budget.
+    ``rough_s`` decides alone where it is long enough to be believed and far above ``best_us``. A first sample of a
+    tenth of the length tells how many executions a sample takes; it counts only when it already shows the row to be
+    clearly slower. Then samples until they are steady, MAX_SAMPLES, or the budget.
     """
     started, turn = clock(), 0
+    slow = None if best_us is None else best_us * ABANDON_RATIO
+    if slow is not None and rough_s > ROUGH_BELIEVED_S and rough_s * 1e6 > 2 * slow:
+        return Samples([rough_s * 1e6], True)
 
     def take(repeats: int) -> float:
         nonlocal turn
@@ -83,7 +91,6 @@ def screen_samples(
         return seconds
 
     pilot_s = take(repeats_for(rough_s, protocol.target_s / 10))
-    slow = None if best_us is None else best_us * ABANDON_RATIO
     if slow is not None and min(pilot_s, rough_s or pilot_s) * 1e6 > 2 * slow:
         return Samples([pilot_s * 1e6], True)
     repeats = repeats_for(pilot_s, protocol.target_s)

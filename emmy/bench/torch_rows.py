@@ -34,6 +34,10 @@ _TYPES = {
     "f32": torch.float32,
     "f64": torch.float64,
 }
+SETTLE_S = 0.005
+"""Pause after a sample. An OpenMP pool spins about a millisecond for more work before it sleeps, on the cores that an
+OpenCL row is timed on next (2 cores of an AMD EPYC: the row's next 3 ms came out 10 to 30 % slower)."""
+
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
 
 
@@ -100,13 +104,16 @@ class TorchRow:
         return min(self.sample(1, turn) for turn in (1, 2)), worst
 
     def sample(self, repeats: int, first: int) -> float:
-        """Seconds for ``repeats`` calls that rotate over the sets."""
+        """Seconds for ``repeats`` calls that rotate over the sets, after one that wakes the threads."""
         sets, count, function = self.sets, len(self.sets), self.function
         with torch.inference_mode():
+            function(*sets[(first - 1) % count])
             started = time.perf_counter()
             for turn in range(first, first + repeats):
                 function(*sets[turn % count])
-            return time.perf_counter() - started
+            seconds = time.perf_counter() - started
+        time.sleep(SETTLE_S)
+        return seconds
 
 
 def _flat(result: Any) -> list[torch.Tensor]:

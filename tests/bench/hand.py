@@ -12,7 +12,7 @@ from emmy.bench.jobs import ReferenceCase, ReferenceSet
 
 BODIES = {
     "good": "if (i < n) z[i] = x[i] + y[i];",
-    "slow": "if (i < n) { float s = 0; for (int k = 0; k < 400; k++) s += sin(x[i] + k); z[i] = x[i] + y[i] + 0 * s; }",
+    "slow": "if (i < n) { float s = 0; for (int k = 0; k < 40; k++) s += sin(x[i] + k); z[i] = x[i] + y[i] + 0 * s; }",
     "endless": "volatile int go = 1; while (go) { } if (i < n) z[i] = x[i] + y[i];",
     "out_of_bounds": "if (i < n) z[i] = x[i] + y[i]; if (i == 0) z[n + 3] = 1;",
     "before_bounds": "if (i < n) z[i] = x[i] + y[i]; if (i == 0) z[-1] = 1;",

@@ -19,7 +19,6 @@ from emmy.bench.jobs import Reply, Row
 from emmy.bench.records import ProtocolSpec, Status
 from tests.bench.hand import add, add_references
 
-
 QUICK = ProtocolSpec("screen", 1, cache="warm", samples=3, target_s=0.001, budget_s=0.01)
 
 
