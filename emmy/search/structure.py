@@ -9,7 +9,7 @@ from emmy.device.base import Capabilities
 from emmy.errors import Refused
 from emmy.ir.expr import evaluate_int
 from emmy.ir.kernel import Kernel
-from emmy.ir.nest import Region, Tensor
+from emmy.ir.nest import Program, Region, Symbol, Tensor
 from emmy.ir.plan import Launch, Memset, Plan, Step, Workspace
 from emmy.schedule.knobs import OFF, Fuse, KnobKey, KnobMap, KnobValue, parse_value
 from emmy.search.variant import Variant
@@ -74,7 +74,20 @@ def composed(region: Region, caps: Capabilities, cut: Cut, picks: Sequence[Varia
     """The cut plan: the picks' plans one after the other, what they exchange in workspaces."""
     knobs = joined(cut, [pick.knobs for pick in picks])
     named = dict(zip(cut.steps, picks, strict=True))
-    return Variant(region, caps, knobs, _plan(region, cut, picks, str(knobs)), named)
+    outputs = tuple(o.tensor for o in region.outputs)
+    plan = sequence(region.name, region.symbols, region.inputs, outputs, cut.steps, cut.children, picks, str(knobs))
+    return Variant(region, caps, knobs, plan, named)
+
+
+def program_plan(program: Program, picks: Sequence[Variant]) -> Plan:
+    """The plan of a whole program: one pick a region, in order."""
+    if len(picks) == 1:
+        return picks[0].plan
+    tensors = {o.tensor.name: o.tensor for region in program.regions for o in region.outputs}
+    tensors |= {t.name: t for t in program.inputs}
+    names = [f"r{place}" for place in range(len(picks))]
+    outputs = tuple(tensors[name] for name in dict.fromkeys(program.outputs))
+    return sequence(program.name, program.symbols, program.inputs, outputs, names, program.regions, picks, "")
 
 
 def joined(cut: Cut, maps: Sequence[KnobMap]) -> KnobMap:
@@ -91,12 +104,16 @@ def step_knobs(knobs: KnobMap, step: str) -> KnobMap:
     return knobs.at(step).merge(KnobMap.parse({"FUSE": OFF}))
 
 
-def _plan(region: Region, cut: Cut, picks: Sequence[Variant], knobs: str) -> Plan:
-    outside = {t.name for t in region.inputs} | {o.tensor.name for o in region.outputs}
+def sequence(
+    name: str, symbols: tuple[Symbol, ...], inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], steps: Sequence[str],
+    regions: Sequence[Region], picks: Sequence[Variant], knobs: str,
+) -> Plan:  # fmt: skip
+    """One plan of several regions' plans in order. What one writes and another reads is a workspace."""
+    outside = {t.name for t in (*inputs, *outputs)}
     kernels: dict[str, Kernel] = {}
     workspaces: dict[str, Workspace] = {}
-    steps: list[Step] = []
-    for step, child, pick in zip(cut.steps, cut.children, picks, strict=True):
+    launched: list[Step] = []
+    for step, child, pick in zip(steps, regions, picks, strict=True):
         plan = pick.plan
         bound: dict[str, str] = {s.name: mine.name for s, mine in zip(plan.symbols, child.symbols, strict=True)}
         mine: tuple[Tensor, ...] = (*child.inputs, *(o.tensor for o in child.outputs))
@@ -108,15 +125,15 @@ def _plan(region: Region, cut: Cut, picks: Sequence[Variant], knobs: str) -> Pla
             workspaces[bound[work.name]] = replace(work, name=bound[work.name])
         for one in plan.steps:
             if isinstance(one, Memset):
-                steps.append(replace(one, buffer=bound[one.buffer]))
+                launched.append(replace(one, buffer=bound[one.buffer]))
             else:
                 kernel = _unique(one.kernel, kernels, step)
-                steps.append(Launch(kernel, one.grid, tuple(bound.get(name, name) for name in one.args)))
-    outputs = tuple(o.tensor for o in region.outputs)
+                launched.append(Launch(kernel, one.grid, tuple(bound.get(name, name) for name in one.args)))
+    hints = {symbol.name: symbol.hint for symbol in symbols}
     return Plan(
-        region.name, region.symbols, region.inputs, outputs, tuple(workspaces.values()), tuple(steps), knobs,
+        name, symbols, inputs, outputs, tuple(workspaces.values()), tuple(launched), knobs,
         all(pick.plan.deterministic for pick in picks), sum(pick.plan.flops for pick in picks),
-        sum(_bytes(t, region.hints()) for t in (*region.inputs, *outputs)),
+        sum(_bytes(t, hints) for t in (*inputs, *outputs)),
     )  # fmt: skip
 
 
