@@ -67,12 +67,13 @@ def export_graph(
     (an axis that is not there, a symbol that the program fixes, a function that mutates its inputs), UnsupportedOp, and
     whatever the function itself raises.
     """
+    place = locate or (lambda file, line: f"{file}:{line}")
     dims = _dynamic_shapes(inputs, dynamic)
     module = _Function(function, modules or {})
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         try:
-            program = torch.export.export(module, tuple(inputs.values()), dynamic_shapes=(tuple(dims.values()),), strict=False)
+            program = _exported(module, inputs, dims)
             if not _in_table(program):
                 table = torch.export.default_decompositions()
                 for op in [op for op in list(table) if str(op) in OPS]:
@@ -81,8 +82,27 @@ def export_graph(
         except EmmyError:
             raise
         except Exception as error:
-            raise _explained(error, dynamic) from error
-    return _Reader(name, program, inputs, dynamic, locate or (lambda file, line: f"{file}:{line}")).read()
+            raise _explained(error, dynamic, place) from error
+    return _Reader(name, program, inputs, dynamic, place).read()
+
+
+_SMALL = re.compile(r"!= [01]$|^[23] <= .* <= IntInfinity\(\)$")
+"""Guards that say no more than that a size, or that size less one, is neither 0 nor 1."""
+
+
+def _exported(
+    module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], dims: Mapping[str, dict[int, Any] | None]
+) -> Any:
+    args = tuple(inputs.values())
+    try:
+        return torch.export.export(module, args, dynamic_shapes=(tuple(dims.values()),), strict=False)
+    except torch._dynamo.exc.UserError as error:
+        guards = re.findall(r"satisfy the generated guard (.*?)\.?$", str(error), re.MULTILINE)
+        if not guards or not all(_SMALL.search(guard) for guard in guards):
+            raise
+    # torch sets sizes 0 and 1 apart (a slice may be empty or broadcast); an index expression is right for these as well
+    auto = {name: axes and dict.fromkeys(axes, torch.export.Dim.AUTO) for name, axes in dims.items()}
+    return torch.export.export(module, args, dynamic_shapes=(tuple(auto.values()),), strict=False)
 
 
 def _in_table(program: Any) -> bool:
@@ -117,12 +137,11 @@ def _dynamic_shapes(inputs: Mapping[str, torch.Tensor], dynamic: Sequence[Dynami
 _SPECIALIZED = re.compile(r"specialized it to be a constant|is not symbolic|were violated|Constraints violated|specializ", re.I)
 
 
-def _explained(error: Exception, dynamic: Sequence[DynamicSpec]) -> Exception:
+def _explained(error: Exception, dynamic: Sequence[DynamicSpec], locate: Locate) -> Exception:
     """An export failure that is the request's own fault, in the request's words."""
     text = str(error)
     if type(error).__name__ == "GuardOnDataDependentSymNode" or "data-dependent" in text.lower():
-        frames = re.findall(r'File "(<[^"]+>|[^"]+)", line (\d+)', text)
-        where = f"{frames[-1][0]}:{frames[-1][1]}" if frames else None
+        where = _place(text, locate)
         return UnsupportedOp("control flow or a shape that depends on data", where, hint="compute it outside")
     if dynamic and _SPECIALIZED.search(text):
         for spec in dynamic:
@@ -267,6 +286,8 @@ class _Reader:
         try:
             return dtype_of(dtype)
         except InputError as error:
+            if node is None:
+                raise
             raise UnsupportedOp(op, self._where(node), hint=f"{error}") from error
 
     def _size(self, size: Any, op: str, node: Any) -> Expr:
@@ -311,11 +332,14 @@ class _Reader:
 
     def _where(self, node: Any) -> str | None:
         """The innermost frame outside torch."""
-        trace = node.meta.get("stack_trace") if node is not None else None
-        frames = re.findall(r'File "([^"]+)", line (\d+)', trace or "")
-        library = torch.__file__.rsplit("/", 1)[0]
-        own = [frame for frame in frames if not frame[0].startswith(library)] or frames
-        return self.locate(own[-1][0], int(own[-1][1])) if own else None
+        return _place(node.meta.get("stack_trace") or "", self.locate) if node is not None else None
+
+
+def _place(trace: str, locate: Locate) -> str | None:
+    frames = re.findall(r'File "([^"]+)", line (\d+)', trace)
+    library = torch.__file__.rsplit("/", 1)[0]
+    own = [frame for frame in frames if not frame[0].startswith(library)] or frames
+    return locate(own[-1][0], int(own[-1][1])) if own else None
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -211,11 +211,14 @@ class Simplifier:
                 match atom:
                     case Call("floordiv", (y, e)) if y == x and self._poly(e) == c:
                         whole = self._poly(x)
-                    case Call("mod", (Call("floordiv", (y, e)), b)) if y == x and self._poly(e) == c:
-                        whole = self._mod(self._poly(x), _mul(self._poly(b), c))
+                    case Call("mod", (y, b)):
+                        rest = dict(self._poly(y))
+                        quotient = Call("floordiv", (x, _to_expr(c)), DType.I32)
+                        if rest.pop((quotient,), 0) == 1:  # y = rest + x//c
+                            whole = self._mod(_add(_mul(rest, c), self._poly(x)), _mul(self._poly(b), c))
                 if whole is not None:
-                    rest = {m: v for m, v in p.items() if m not in (mono, other)}
-                    return _add(_mul(whole, {others: factor}), rest)
+                    left = {m: v for m, v in p.items() if m not in (mono, other)}
+                    return _add(_mul(whole, {others: factor}), left)
         return None
 
     # --------------------------------------------------------------------------------------------------- ranges

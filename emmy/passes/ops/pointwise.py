@@ -104,7 +104,8 @@ def _sign(x: Expr) -> Expr:
 
 
 def _relu(x: Expr) -> Expr:
-    return call("max", x, const(0, x.dtype))
+    # not max(x, 0): torch keeps NaN and -0.0, and a choice costs less than a maximum that propagates NaN
+    return select(call("lt", x, const(0, x.dtype)), const(0, x.dtype), x)
 
 
 def _gelu(x: Expr, approximate: str = "none") -> Expr:
