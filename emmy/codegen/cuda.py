@@ -33,6 +33,13 @@ def _math(name: str, integer: str | None = None) -> Template:
     return function(f"{name}{{f}}", integer)
 
 
+def _extremum(name: str, better: str) -> Template:
+    """NaN wins: an instruction of its own for float32 (sm_80 and later), spelled out for float64."""
+    single = f'float r; asm("{name}.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r;'
+    double = f"return (a {better} b || a != a) ? a : b;"
+    return Template("{h}({0}, {1})", f"{name}({{0}}, {{1}})", helper=single, helper_double=double)
+
+
 TEMPLATES: dict[str, Template] = {
     "add": infix("+"),
     "sub": infix("-"),
@@ -43,8 +50,8 @@ TEMPLATES: dict[str, Template] = {
     "quot": Template("trunc{f}({0} / {1})", "{0} / {1}", infix=True),
     "rem": Template("fmod{f}({0}, {1})", "{0} % {1}", infix=True),
     "fmod": Template("fmod{f}({0}, {1})", "{0} % {1}", infix=True),
-    "max": Template("{h}({0}, {1})", "max({0}, {1})", helper="return (a > b || a != a) ? a : b;"),
-    "min": Template("{h}({0}, {1})", "min({0}, {1})", helper="return (a < b || a != a) ? a : b;"),
+    "max": _extremum("max", ">"),
+    "min": _extremum("min", "<"),
     "fmax": Template("fmax{f}({0}, {1})", "max({0}, {1})"),
     "fmin": Template("fmin{f}({0}, {1})", "min({0}, {1})"),
     "pow": Template("pow{f}({0}, {1})", "{h}({0}, {1})", helper_int=_POWER),
@@ -58,7 +65,7 @@ TEMPLATES: dict[str, Template] = {
     "trunc": _math("trunc", "{0}"),
     "round": _math("rint", "{0}"),
     "exp": _math("exp"),
-    "fast_exp": Template("{h}({0})", helper="return __expf(a);"),
+    "fast_exp": Template("__expf({0})", double="exp({0})"),
     "exp2": _math("exp2"),
     "expm1": _math("expm1"),
     "log": _math("log"),
@@ -335,6 +342,8 @@ class CudaPrinter(Printer):
         name = f"emmy_{fn}_{dtype.compute.value}"
         t = VALUE_TYPES[dtype.compute]
         body = (row.helper if kind == "floating" else row.helper_int) or ""
+        if dtype == DType.F64 and row.helper_double is not None:
+            body = row.helper_double
         params = ", ".join(f"{t} {c}" for c in "abc"[: FUNCTIONS[fn].arity])
         definition = f"static __device__ __forceinline__ {t} {name}({params}) {{ {body.replace('{t}', t)} }}"
         return self.helper(name, lambda: definition)

@@ -5,12 +5,12 @@ A fragment of 16-bit elements is held as 32-bit registers of two elements each; 
 
 from __future__ import annotations
 
-from emmy.codegen.cuda import CudaPrinter
 from emmy.codegen import ptx
+from emmy.codegen.cuda import CudaPrinter
 from emmy.codegen.text import CannotPrint, indices
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Expr, Pack, Reg
-from emmy.ir.fragment import ATOMS, Atom, Fragments, LdMatrix, Mma
+from emmy.ir.fragment import ATOMS, Fragments, LdMatrix, Mma
 from emmy.ir.kernel import Kernel, RegSet, Stmt, TensorMapParam
 from emmy.ir.pipeline import (
     AsyncFence,

@@ -59,7 +59,7 @@ TEMPLATES: dict[str, Template] = {
     "trunc": function("trunc", "{0}"),
     "round": function("rint", "{0}"),
     "exp": function("exp"),
-    "fast_exp": function("native_exp"),
+    "fast_exp": Template("native_exp({0})", double="exp({0})"),
     "exp2": function("exp2"),
     "expm1": function("expm1"),
     "log": function("log"),

@@ -47,7 +47,8 @@ class Template:
     vector: text for operands of several lanes, where it differs.
     helper: body of a function ``{h}`` that the text calls, over ``a, b, c`` of type ``{t}``; ``helper_int`` likewise
     for integers, ``helper_vector`` for vectors of floats (with ``{m}`` the mask type); without it a vector is done
-    lane by lane.
+    lane by lane. ``helper_double``: for float64, where it differs.
+    double: text for float64, where it differs from that for float32.
     infix: the text needs parentheses inside another expression.
     """
 
@@ -57,6 +58,8 @@ class Template:
     helper: str | None = None
     helper_int: str | None = None
     helper_vector: str | None = None
+    helper_double: str | None = None
+    double: str | None = None
     infix: bool = False
 
 
@@ -319,6 +322,8 @@ class Printer(ABC):
         dtype = operand_dtype(node)
         kind = "floating" if dtype.is_float else "integer"
         text = row.floating if kind == "floating" else row.integer
+        if dtype == DType.F64 and row.double is not None:
+            text = row.double
         if node.lanes > 1 and row.vector is not None:
             text = row.vector
         if text is None:

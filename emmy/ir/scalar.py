@@ -99,6 +99,21 @@ def _mod(a: Any, b: Any) -> Any:
     return a % b
 
 
+def _sign(x: Any) -> Any:
+    np = _np()
+    return np.where(np.isnan(x), 0, np.sign(x))  # torch.sign(nan) is 0
+
+
+def _power(a: Any, b: Any) -> Any:
+    np = _np()
+    if np.issubdtype(np.result_type(a, b), np.floating):
+        return np.power(a, b)
+    # a negative power of an integer is truncated, as torch.pow does: 0 unless the base is 1 or -1
+    whole = np.power(a, np.maximum(b, 0))
+    unit = np.where(np.abs(a) == 1, np.where(np.bitwise_and(b, 1) == 1, a, 1), 0)
+    return np.where(np.less(b, 0), unit, whole)
+
+
 def _quot(a: Any, b: Any) -> Any:
     np = _np()
     if np.issubdtype(np.result_type(a, b), np.floating):
@@ -220,11 +235,11 @@ _ROWS = [
     Function("min", 2, _fn("minimum")),
     Function("fmax", 2, _fn("fmax")),
     Function("fmin", 2, _fn("fmin")),
-    Function("pow", 2, _fn("power"), cost=24),
+    Function("pow", 2, _power, cost=24),
     Function("atan2", 2, _fn("arctan2"), cost=24),
     Function("neg", 1, _fn("negative")),
     Function("abs", 1, _fn("abs")),
-    Function("sign", 1, _fn("sign")),
+    Function("sign", 1, _sign),
     Function("floor", 1, _fn("floor")),
     Function("ceil", 1, _fn("ceil")),
     Function("trunc", 1, _fn("trunc")),

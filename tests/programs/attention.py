@@ -8,7 +8,7 @@ accumulators they are masked, reduced along rows and turned into the next produc
 import math
 
 from emmy.ir.dtype import DType
-from emmy.ir.expr import Expr, Lane, Mem, Pack, Var, both, call, cast, ceil_div, f32, i32, lt, minimum, select
+from emmy.ir.expr import Expr, Lane, Mem, Pack, Var, call, cast, ceil_div, f32, i32, lt, minimum, select
 from emmy.ir.fragment import ATOMS, Fragments, LdMatrix, Mma, Swizzle, matrix_rows, recast
 from emmy.ir.kernel import (
     BX,
@@ -112,7 +112,7 @@ def product(acc: Fragments, a: Fragments, tile: str, base: Expr, lane: Expr, nam
     """``acc[n] += a[k] @ tile``; the tile's rows are n (``trans`` False) or k."""
     count = acc.shape[0]
     b = Fragments(name, ATOM.name, "b", (2,))
-    k_at, n_at = matrix_rows(ATOM.b, lane, trans=trans)
+    k_at, n_at = matrix_rows(ATOM.layout("b"), lane, trans=trans)
     kk, n = Var("kk"), Var("n")
     k_at, n_at = k_at + kk * ATOM.k, n_at + (n + lane // 16) * ATOM.n  # lanes 16 … 31 address the second tile
     element = k_at * HEAD + n_at if trans else n_at * HEAD + k_at
@@ -121,7 +121,10 @@ def product(acc: Fragments, a: Fragments, tile: str, base: Expr, lane: Expr, nam
         Mma(ATOM.name, acc.at(n), a.at(kk), b.at(0)),
         Mma(ATOM.name, acc.at(n + 1), a.at(kk), b.at(1)),
     )
-    return [b, For("kk", i32(0), i32(a.shape[0]), i32(1), (For("n", i32(0), i32(count), i32(2), inner, "full"),), "full")]
+    return [
+        b,
+        For("kk", i32(0), i32(a.shape[0]), i32(1), (For("n", i32(0), i32(count), i32(2), inner, "full"),), "full"),
+    ]
 
 
 def scores(base: Expr, lane: Expr) -> list[Stmt]:
@@ -137,7 +140,7 @@ def softmax(j: Expr, lane: Expr, scale: float) -> list[Stmt]:
         for register in range(ATOM.c.registers):
             row = Var("m0") + (Var("row0") + ATOM.c.row(lane, register))
             col = j * COLUMNS + (ATOM.c.col(lane, register) + n * ATOM.n)
-            seen = both(lt(col, Var("s")), call("le", col, row))
+            seen = call("and", lt(col, Var("s")), call("le", col, row))
             masked.append(select(seen, Lane(S.at(n), register) * scale, MINUS_INF))
         out.append(RegSet(S.at(n), Pack(tuple(masked))))
     tops = RegArray("tile_max", DType.F32, (len(ROWS_OF_THREAD),))
@@ -153,7 +156,9 @@ def softmax(j: Expr, lane: Expr, scale: float) -> list[Stmt]:
         out.append(RegSet(MAX.at(r), tops.at(r)))
     row_of = {register: r for r, registers in enumerate(ROWS_OF_THREAD) for register in registers}
     for n in tiles:
-        weights = [call("exp2", Lane(S.at(n), x) - Var(f"shift{row_of[x]}", DType.F32)) for x in range(ATOM.c.registers)]
+        weights = [
+            call("exp2", Lane(S.at(n), x) - Var(f"shift{row_of[x]}", DType.F32)) for x in range(ATOM.c.registers)
+        ]
         out.append(RegSet(S.at(n), Pack(tuple(weights))))
     for r, registers in enumerate(ROWS_OF_THREAD):
         total = SUM.at(r) * Var(f"shrink{r}", DType.F32)
@@ -184,5 +189,3 @@ def epilogue(lane: Expr) -> list[Stmt]:
             guard = lt(Var("m0") + row, Var("s"))
             out.append(Store("out_block", row * HEAD + col, value, DType.F16, guard, aligned=True))
     return out
-
-

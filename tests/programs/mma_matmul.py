@@ -81,7 +81,10 @@ def matmul(n: int, k: int, depth: int = 3, swizzle_b: Swizzle = B_SWIZZLE) -> Ke
             For("step", i32(0), i32(-(-k // TILE_K)), i32(1), body),
             *epilogue(n, m0, n0, lane),
         ),
-        (Shared("a_tile", DType.F16, depth * TILE_M * TILE_K, 128), Shared("b_tile", DType.F16, depth * TILE_K * TILE_N, 128)),
+        (
+            Shared("a_tile", DType.F16, depth * TILE_M * TILE_K, 128),
+            Shared("b_tile", DType.F16, depth * TILE_K * TILE_N, 128),
+        ),
     )
 
 
@@ -92,7 +95,7 @@ def multiply(ring: Ring, step: Expr, lane: Expr) -> list[Stmt]:
     acc = Fragments("acc", ATOM.name, "c", (ATOMS_M, ATOMS_N))
     out: list[Stmt] = [a, b]
     a_row, a_col = matrix_rows(ATOM.a, lane)
-    b_row, b_col = matrix_rows(ATOM.b, lane, trans=True)
+    b_row, b_col = matrix_rows(ATOM.layout("b"), lane, trans=True)
     inner: list[Stmt] = []
     kk, i, j = Var("kk"), Var("i"), Var("j")
     a_at = A_SWIZZLE.element((Var("warp_m") + i * ATOM.m + a_row) * TILE_K + (kk * ATOM.k + a_col), 2)

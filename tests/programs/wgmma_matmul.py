@@ -5,9 +5,22 @@ works through tiles of 128×128 in k steps of 64; tiles that reach over an edge 
 """
 
 from emmy.ir.dtype import DType
-from emmy.ir.expr import Expr, Lane, Pack, Var, both, call, cast, ceil_div, i32, lt
+from emmy.ir.expr import Const, Expr, Lane, Pack, Var, both, call, cast, ceil_div, i32, lt
 from emmy.ir.fragment import ATOMS, Fragments
-from emmy.ir.kernel import BX, TID, BufferParam, For, Kernel, Let, ScalarParam, Shared, Stmt, Store, TensorMapParam, View
+from emmy.ir.kernel import (
+    BX,
+    TID,
+    BufferParam,
+    For,
+    Kernel,
+    Let,
+    ScalarParam,
+    Shared,
+    Stmt,
+    Store,
+    TensorMapParam,
+    View,
+)
 from emmy.ir.pipeline import (
     Acquire,
     Commit,
@@ -72,13 +85,14 @@ def matmul(n: int, k: int, depth: int = 4) -> Kernel:
 
 def multiply(slot: Expr, kt: Expr) -> list[Stmt]:
     """The four atoms of a k step, each warpgroup on 64 rows of the tile."""
-    group = TID // 128 - 1
+    group, rows = TID // 128 - 1, 8 * ROW_BYTES
     out: list[Stmt] = [WgmmaFence()]
     for kk in range(TILE_K // ATOM.k):
-        a = Matrix("a_tile", slot * (TILE_M * TILE_K) + group * (ATOM.m * TILE_K) + kk * ATOM.k, "k", ROW_BYTES, 8 * ROW_BYTES)
-        b = Matrix("b_tile", slot * (TILE_N * TILE_K) + kk * ATOM.k, "k", ROW_BYTES, 8 * ROW_BYTES)
-        first = call("ne", kt, i32(0)) if kk == 0 else None
-        out.append(Wgmma(ATOM.name, ACC.at(0), a, b, first) if first is not None else Wgmma(ATOM.name, ACC.at(0), a, b))
+        a_at = slot * (TILE_M * TILE_K) + group * (ATOM.m * TILE_K) + kk * ATOM.k
+        b_at = slot * (TILE_N * TILE_K) + kk * ATOM.k
+        a, b = (Matrix(name, at, "k", ROW_BYTES, rows) for name, at in (("a_tile", a_at), ("b_tile", b_at)))
+        begun = call("ne", kt, i32(0)) if kk == 0 else Const(True, DType.BOOL)
+        out.append(Wgmma(ATOM.name, ACC.at(0), a, b, begun))
     return [*out, WgmmaCommit(), WgmmaWait(0)]
 
 

@@ -1,0 +1,114 @@
+"""Every row of the function table has a text in both languages that computes what the table says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emmy.codegen import render
+from emmy.codegen.cuda import TEMPLATES as CUDA
+from emmy.codegen.nvrtc import compile_cuda
+from emmy.codegen.opencl import TEMPLATES as OPENCL
+from emmy.ir.dtype import DType
+from emmy.ir.expr import Call, Expr, Mem, call, cast, i32, select
+from emmy.ir.interp import run_kernel
+from emmy.ir.kernel import TX, BufferParam, Kernel, Let, Stmt, Store
+from emmy.ir.scalar import FUNCTIONS, numpy_dtype
+from tests.codegen.compilers import require_nvrtc, run_opencl
+
+COUNT = 32
+FLOAT_ONLY = {
+    "div", "atan2", "exp", "fast_exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos",
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf",
+}  # fmt: skip
+INT_ONLY = {"bitand", "bitor", "bitxor", "shl", "shr"}
+LOGICAL = {"and", "or", "not"}
+
+
+def names(dtype: DType) -> list[str]:
+    """Functions that take operands of ``dtype``."""
+    skip = INT_ONLY if dtype.is_float else FLOAT_ONLY
+    return [name for name in FUNCTIONS if name not in skip and name != "cast"]
+
+
+def kernel(dtype: DType, lanes: int) -> Kernel:
+    """One thread a vector; function number k writes the k-th stretch of ``out``."""
+    body: list[Stmt] = []
+    operands: list[Expr] = []
+    for name in "xyz":
+        load = Let(f"{name}v", Mem(name, TX * lanes, dtype, lanes))
+        body.append(load)
+        operands.append(load.var)
+    x, y, z = operands
+    for k, name in enumerate(names(dtype)):
+        if name in LOGICAL:
+            bools: tuple[Expr, ...] = (call("lt", x, y), call("gt", y, z))
+            value: Expr = call(name, *bools[: FUNCTIONS[name].arity])
+        elif name == "select":
+            value = select(call("lt", x, y), y, z)
+        elif name in ("shl", "shr"):
+            value = call(name, x, z)  # y may be negative
+        else:
+            value = call(name, *operands[: FUNCTIONS[name].arity])
+        if isinstance(value, Call) and value.dtype == DType.BOOL:
+            value = cast(value, dtype)
+        body.append(Store("out", i32(k * COUNT) + TX * lanes, value, dtype))
+    params = (*(BufferParam(name, dtype) for name in "xyz"), BufferParam("out", dtype, True))
+    return Kernel(f"k_functions_{dtype.value}_{lanes}", params, (COUNT // lanes, 1), tuple(body))
+
+
+def arguments(dtype: DType) -> dict[str, Any]:
+    rng = np.random.default_rng(7)
+    kind = numpy_dtype(dtype)
+    if dtype.is_float:
+        x, y, z = (rng.uniform(0.05, 0.95, COUNT).astype(kind) for _ in range(3))
+        y[::5] = x[::5]
+        x[3], y[4] = -x[3], -y[4]
+    else:
+        x, y = (rng.integers(-9, 10, COUNT).astype(kind) for _ in range(2))
+        y[y == 0] = 3
+        z = rng.integers(0, 4, COUNT).astype(kind)
+    return {"x": x, "y": y, "z": z, "out": np.zeros(len(names(dtype)) * COUNT, kind)}
+
+
+@pytest.mark.parametrize("language", ["opencl", "cuda"])
+def test_every_function_has_a_text(language: str) -> None:
+    table = {"opencl": OPENCL, "cuda": CUDA}[language]
+    assert set(table) == set(FUNCTIONS) - {"cast"}
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64, DType.I32, DType.I64])
+def test_opencl_computes_what_the_table_says(dtype: DType, lanes: int) -> None:
+    wanted, got = arguments(dtype), arguments(dtype)
+    run_kernel(kernel(dtype, lanes), (1,), wanted)
+    run_opencl(kernel(dtype, lanes), (1,), got)
+    for k, name in enumerate(names(dtype)):
+        one, other = (a["out"][k * COUNT : (k + 1) * COUNT] for a in (got, wanted))
+        tolerance = {"fast_exp": 1e-3}.get(name, 2e-6 if dtype == DType.F32 else 1e-12)
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64, DType.I32, DType.I64])
+def test_cuda_text_compiles(dtype: DType) -> None:
+    require_nvrtc()
+    assert compile_cuda(render(kernel(dtype, 4), "cuda"), "sm_80").cubin
+
+
+def test_extrema_keep_nan() -> None:
+    body = tuple(
+        Store("out", i32(k * COUNT) + TX, call(fn, Mem("x", TX, DType.F32), Mem("y", TX, DType.F32)), DType.F32)
+        for k, fn in enumerate(("max", "min", "fmax", "fmin"))
+    )
+    params = (BufferParam("x", DType.F32), BufferParam("y", DType.F32), BufferParam("out", DType.F32, True))
+    small = Kernel("k_extrema", params, (COUNT, 1), body)
+    args = arguments(DType.F32)
+    args["x"][1] = args["y"][2] = np.nan
+    args["out"] = np.zeros(4 * COUNT, np.float32)
+    run_opencl(small, (1,), args)
+    out = args["out"].reshape(4, COUNT)
+    assert np.isnan(out[:2, 1:3]).all()
+    assert not np.isnan(out[2:]).any()
+    np.testing.assert_array_equal(out[0, 3:], np.maximum(args["x"], args["y"])[3:])
