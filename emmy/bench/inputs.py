@@ -111,3 +111,11 @@ def memory_image(stored: np.ndarray, strides: tuple[int, ...]) -> np.ndarray:
     if flat.size:
         np.lib.stride_tricks.as_strided(flat, stored.shape, [s * stored.itemsize for s in strides])[...] = stored
     return flat
+
+
+def laid_out(memory: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
+    """The tensor that flat ``memory`` holds, row-major; the inverse of ``memory_image``."""
+    if not strides or memory.size == 0:
+        return memory.reshape(shape)
+    view = np.lib.stride_tricks.as_strided(memory, shape, [s * memory.itemsize for s in strides])
+    return np.ascontiguousarray(view)

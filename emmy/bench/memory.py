@@ -7,9 +7,14 @@ from emmy.bench.inputs import STORAGE, span
 from emmy.errors import OutOfMemory
 
 
+def elements(buffer: BufferSpec) -> int:
+    """Elements of memory a buffer covers."""
+    return span(buffer.shape, buffer.strides)
+
+
 def nbytes(buffer: BufferSpec) -> int:
     """Bytes of memory a buffer takes."""
-    return span(buffer.shape, buffer.strides) * STORAGE[buffer.dtype].itemsize
+    return elements(buffer) * STORAGE[buffer.dtype].itemsize
 
 
 def need_memory(artefact: Artefact, available: int) -> None:

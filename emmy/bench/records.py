@@ -45,7 +45,7 @@ class ProtocolSpec:
 
 
 SCREEN = ProtocolSpec("screen", 1, samples=3, target_s=0.01, budget_s=0.3)
-CONFIRM = ProtocolSpec("confirm", 1, samples=9, target_s=0.02, budget_s=3.0)
+CONFIRM = ProtocolSpec("confirm", 1, samples=6, target_s=0.01, budget_s=3.0)
 
 
 @dataclass(frozen=True, slots=True)

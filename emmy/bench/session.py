@@ -16,14 +16,14 @@ import numpy as np
 
 from emmy.bench.artefact import Case
 from emmy.bench.check import TOLERANCES, compare, sentinel
-from emmy.bench.inputs import STORAGE, InputSpec, generate, memory_image
+from emmy.bench.inputs import STORAGE, InputSpec, generate, laid_out, memory_image
 from emmy.bench.jobs import ReferenceCase, ReferenceSet, Reply, Row, TorchSource
-from emmy.bench.memory import nbytes, need_memory
-from emmy.bench.records import ProtocolSpec, Status
+from emmy.bench.memory import elements, nbytes, need_memory
+from emmy.bench.records import ProtocolSpec, Status, digest
 from emmy.bench.timing import Samples, confirm_repeats, rotation_sets, screen_samples
 from emmy.bench.worker import failure
 from emmy.device.registry import open_device
-from emmy.errors import EmmyError, LaunchFailed
+from emmy.errors import EmmyError, LaunchFailed, OutOfMemory
 
 _HOST_CACHE_BYTES = 512 << 20
 _EXECUTABLES = 32
@@ -107,16 +107,21 @@ class Session:
 
     def __init__(self, device: str, announce: Callable[[str], None]) -> None:
         self.device = open_device(device)
-        self.announce = announce
+        self.tell = announce
+        self.phase = "start"
         self.host = HostCache()
         self.ready: OrderedDict[str, Ready] = OrderedDict()
         self.rotations: OrderedDict[str, Rotation] = OrderedDict()
         self.tainted = False
         """A kernel wrote where it must not, or failed on the device: nothing measured here can be trusted any more."""
 
+    def announce(self, phase: str) -> None:
+        self.phase = phase
+        self.tell(phase)
+
     def answer(self, job: Mapping[str, Any]) -> Any:
         """One job's reply as JSON. Failures of a row are replies; only a broken job raises."""
-        started = time.perf_counter()
+        started, self.phase = time.perf_counter(), "start"
         match job["job"]:
             case "qualify" | "screen" as kind:
                 row, refs = Row.from_json(job["row"]), ReferenceSet.from_json(job["refs"])
@@ -128,7 +133,7 @@ class Session:
                         reply = self.screened(row, refs, ready, protocol, job.get("best_us"))
                 except Exception as error:
                     # Every exception ends as a typed row; its traceback would keep buffers alive.
-                    reply = Reply(*failure(error))
+                    reply = self.failed(error)
                 return replace(reply, wall_s=time.perf_counter() - started).to_json()
             case "confirm":
                 return self.confirmed(job)
@@ -137,12 +142,18 @@ class Session:
                 return {}
         raise ValueError(f"unknown job {job['job']!r}")
 
+    def failed(self, error: Exception) -> Reply:
+        """The reply of a row that ended in ``error``. A device that failed while it ran is not to be used again."""
+        if isinstance(error, LaunchFailed) and self.phase in ("first launch", "launch", "timing"):
+            self.tainted = True
+        return Reply(*failure(error))
+
     # -- qualify ---------------------------------------------------------------------------------------------------
 
     def qualified(self, row: Row, refs: ReferenceSet) -> Ready:
         """Compiles, launches once, checks every case, takes a rough time. Kept for later jobs on the same row."""
-        sizes = [dict(case.symbols) for case in row.artefact.cases]
-        key = f"{row.artefact.plan_digest}/{row.regime}/{refs.key}/{row.lane}/{sizes}"
+        # The plan's own digest leaves out the cases that are checked only.
+        key = digest([row.artefact.to_json(), row.regime, row.lane, refs.key])
         if key in self.ready:
             self.ready.move_to_end(key)
             return self.ready[key]
@@ -163,7 +174,7 @@ class Session:
                 bound = self.device.bind(executable, case, buffers | work)
                 for spec in case.buffers:
                     if spec.role == "out":
-                        self.device.upload(buffers[spec.name], sentinel(spec.shape, spec.dtype).reshape(-1))
+                        self.device.upload(buffers[spec.name], sentinel((elements(spec),), spec.dtype))
                 self.announce("first launch" if index == 0 else "launch")
                 started = time.perf_counter()
                 self.device.run(bound)
@@ -207,8 +218,9 @@ class Session:
                 raise WrongResult(f"wrote into its input {spec.name}{at}")
         worst = 0.0
         for out in (spec for spec in case.buffers if spec.role == "out" and spec.name in data.outputs):
-            got = np.empty(out.shape, STORAGE[out.dtype])
-            self.device.download(buffers[out.name], got.reshape(-1))
+            memory = np.empty(elements(out), STORAGE[out.dtype])
+            self.device.download(buffers[out.name], memory)
+            got = laid_out(memory, out.shape, out.strides)
             reference = self.loaded(data.outputs[out.name])
             if reference.shape != got.shape:
                 raise WrongResult(f"output {out.name}{at} has shape {got.shape}, its reference {reference.shape}")
@@ -237,14 +249,20 @@ class Session:
                 if buffer.name not in specs:
                     raise LaunchFailed(f"input {buffer.name} has no data", expected=", ".join(specs))
                 image = self.image(specs[buffer.name], seed)
-                buffers[buffer.name] = self.device.alloc(image.nbytes)
+                buffers[buffer.name] = self.alloc(buffer.name, image.nbytes)
                 self.device.upload(buffers[buffer.name], image)
             elif buffer.role == "out":
-                buffers[buffer.name] = self.device.alloc(nbytes(buffer))
+                buffers[buffer.name] = self.alloc(buffer.name, nbytes(buffer))
         return buffers
 
     def workspaces(self, case: Case) -> dict[str, Any]:
-        return {b.name: self.device.alloc(nbytes(b)) for b in case.buffers if b.role == "work"}
+        return {b.name: self.alloc(b.name, nbytes(b)) for b in case.buffers if b.role == "work"}
+
+    def alloc(self, name: str, size: int) -> Any:
+        try:
+            return self.device.alloc(size)
+        except OutOfMemory as error:
+            raise OutOfMemory(f"buffer {name}: {error}") from None
 
     def rotation(self, refs: ReferenceSet, data: ReferenceCase, case: Case, count: int) -> Rotation:
         """At least ``count`` buffer sets for a case of this reference data, kept while its variants are timed."""
@@ -254,7 +272,7 @@ class Session:
                 self.drop(self.rotations.popitem()[1])
             held = self.rotations[refs.key] = Rotation(data, [self.fill(data, case, refs.seed)])
         while len(held.sets) < count:
-            fresh = {name: self.device.alloc(buffer.nbytes) for name, buffer in held.sets[0].items()}
+            fresh = {name: self.alloc(name, buffer.nbytes) for name, buffer in held.sets[0].items()}
             for name, buffer in fresh.items():
                 self.device.copy(held.sets[0][name], buffer)
             held.sets.append(fresh)
@@ -320,7 +338,7 @@ class Session:
                 rough[row.label] = (ready.reply.rough_us or 0.0) * 1e-6
                 replies[row.label] = ready.reply
             except Exception as error:
-                replies[row.label] = Reply(*failure(error))
+                replies[row.label] = self.failed(error)
         for source in sources:
             try:
                 from emmy.bench.torch_rows import TorchRow

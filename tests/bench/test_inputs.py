@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from emmy.bench.inputs import STORAGE, InputSpec, default_kind, generate, logical, memory_image, span, store
+from emmy.bench.inputs import STORAGE, InputSpec, default_kind, generate, laid_out, logical, memory_image, span, store
 
 
 @pytest.mark.parametrize("dtype", list(STORAGE))
@@ -58,6 +58,8 @@ def test_memory_image_follows_strides() -> None:
     assert memory_image(stored, (1, 2)).tolist() == [0, 3, 1, 4, 2, 5]
     assert memory_image(stored, (4, 1)).tolist() == [0, 1, 2, 0, 3, 4, 5]
     assert span((2, 3), (4, 1)) == 7
+    for strides in ((), (1, 2), (4, 1)):
+        assert laid_out(memory_image(stored, strides), (2, 3), strides).tolist() == stored.tolist()
     assert span((2, 0), ()) == 0
 
 

@@ -108,3 +108,15 @@ def test_a_crash_is_its_own_row_not_the_comparison(bench: Bench, tmp_path: Path)
 def test_labels_have_to_be_unique(bench: Bench, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="unique"):
         bench.confirm([Row("eager", add("good"))], add_references(tmp_path), [EAGER])
+
+
+def test_rows_are_built_on_all_cores_and_found_compiled(bench: Bench, tmp_path: Path) -> None:
+    refs = add_references(tmp_path, (N,))
+    # The first two are one kernel: two processes compile it into one cache at the same time.
+    blocks, kinds = (32, 32, 16, 8, 64), ("good", "good", "good", "good", "broken")
+    rows = [Row(str(i), add(kind, (N,), block)) for i, (kind, block) in enumerate(zip(kinds, blocks, strict=True))]
+    built = bench.build_ahead(rows, refs)
+    assert [reply.status for reply in built] == [Status.OK] * 4 + [Status.COMPILE_FAILED]
+    assert all(reply.build_s > 0 for reply in built[:4])
+    for row in rows[:4]:
+        assert bench.screen(row.artefact, refs).ok

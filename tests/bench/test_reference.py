@@ -21,12 +21,12 @@ from emmy.schedule.knobs import KnobMap
 from emmy.schedule.tiers.scalar import ScalarTier
 from tests.passes.devices import CPU
 
-I, J, K = Var("i"), Var("j"), Var("k")
+ROW, COL, K = Var("i"), Var("j"), Var("k")
 
 
 def matmul(rows: int | str, n: int = 24, k: int = 32) -> Region:
     m = Var(rows) if isinstance(rows, str) else i32(rows)
-    product = call("mul", Load("x0", (I, K), DType.F32), Load("x1", (K, J), DType.F32))
+    product = call("mul", Load("x0", (ROW, K), DType.F32), Load("x1", (K, COL), DType.F32))
     axes = (Axis("i", m), Axis("j", i32(n)))
     comp = Comp("acc", axes, (product,), DType.F32, (Axis("k", i32(k)),), "sum")
     inputs = (Tensor("x0", (m, i32(k)), DType.F32), Tensor("x1", (i32(k), i32(n)), DType.F32))
@@ -36,7 +36,7 @@ def matmul(rows: int | str, n: int = 24, k: int = 32) -> Region:
 
 def embedding(vocabulary: int) -> Region:
     ids, table = Tensor("ids", (i32(6),), DType.I64), Tensor("table", (i32(vocabulary), i32(4)), DType.F32)
-    picked = Load("table", (Load("ids", (I,), DType.I64), J), DType.F32)
+    picked = Load("table", (Load("ids", (ROW,), DType.I64), COL), DType.F32)
     comp = Comp("out", (Axis("i", i32(6)), Axis("j", i32(4))), (picked,), DType.F32)
     return Region("emb", (), (ids, table), (comp,), (Output(Tensor("y", (i32(6), i32(4)), DType.F32), "out"),))
 
