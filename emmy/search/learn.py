@@ -15,9 +15,9 @@ class Residuals:
     """
 
     def __init__(self, features: NDArray[np.float32], prior: NDArray[np.float64], noise: float = 0.05) -> None:
-        spread = features.std(axis=0)
+        spread = features.std(axis=0) if len(features) else np.zeros(features.shape[1])
         varying = features[:, spread > 0].astype(np.float64)
-        self.points = varying / np.where(spread[spread > 0] > 0, spread[spread > 0], 1.0)
+        self.points = varying / spread[spread > 0]
         self.prior = prior
         self.noise = noise
         self.leaves: list[int] = []

@@ -6,6 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+FEW = 8
+"""Forks with at most this many branches have each of them tried before any is explored again."""
+
+
+_FIRST = 1e9
+
+
 class ForkTree:
     """Branches of the forks that really fork, from the labels of a space.
 
@@ -35,8 +42,8 @@ class ForkTree:
         """The leaf that exploration takes among the open ones (at least one).
 
         Walks from the root; each fork takes the branch with the least ``best order in it − trust · √(ln N / (1 + n))``
-        of its n visits out of N, so a branch that is not visited moves ahead however badly it is ranked. ``trust`` is in
-        the unit of ``order``.
+        of its n visits out of N, so a branch that is not visited moves ahead however badly it is ranked; at a fork of
+        FEW branches it is next. ``trust`` is in the unit of ``order``.
         """
         inside = np.flatnonzero(open_leaves)
         total = 1
@@ -48,6 +55,8 @@ class ForkTree:
             best = np.full(len(counts), np.inf)
             np.minimum.at(best, numbers, order[inside])
             value = best - trust * np.sqrt(np.log(1 + total) / (1 + counts))
+            if np.isfinite(value).sum() <= FEW:
+                value[(counts == 0) & np.isfinite(value)] -= _FIRST
             chosen = int(np.argmin(value))
             total = max(1, int(counts[chosen]))
             inside = inside[numbers == chosen]

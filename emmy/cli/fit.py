@@ -1,0 +1,99 @@
+"""``emmy fit``: fit the offline prior on the measurements of this device and write its artefact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from emmy import config
+from emmy.cli.common import device_option, json_option, write_json
+from emmy.errors import InputError
+
+if TYPE_CHECKING:
+    from emmy.ir.nest import Region
+    from emmy.priors.fit import Fit
+
+DYNAMIC = "weights_dynamic"
+
+
+@click.command(help="Fit the offline prior on real measurements.")
+@click.option("--out", metavar="F", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of the "
+              "shipped artefact; compare with EMMY_OFFLINE_FILE before overwriting it.")  # fmt: skip
+@json_option
+@device_option
+def command(out: Path | None, json_path: Path | None, device: str | None) -> int:
+    settings = config.load(device=device)
+    if out is not None and not out.parent.is_dir():
+        raise InputError("--out", found=str(out), expected="a file in a folder that exists")
+
+    from emmy.device.registry import capabilities, resolve
+    from emmy.priors.fit import fit
+    from emmy.priors.offline import SHIPPED, OfflineArtefact, load_artefact
+    from emmy.search.training import training_rows
+    from emmy.store import Store
+
+    store = Store(settings.tune_db)
+    if not store.exists:
+        raise InputError("tune store", found=f"nothing at {store.path}", expected="measurements",
+                         hint="run emmy tune --dataset golden first")  # fmt: skip
+    caps = capabilities(resolve(settings.device), settings.work_dir)
+    names = {name for name in store.measurements(device=caps.name)["shape"] if name}
+    training = training_rows(store, caps, golden_regions(names))
+    click.echo(f"{training.used} rows of {len(training.data)} regions on {caps.name}")
+    for reason, rows in sorted(training.unread.items()):
+        click.echo(f"  not used: {rows} rows, {reason}")
+
+    static = [one for one in training.data if not one.symbolic]
+    dynamic = [one for one in training.data if one.symbolic]
+    fits = {"weights": fit(static or training.data)}
+    try:
+        fits[DYNAMIC] = fit(dynamic)
+    except InputError as error:
+        click.echo(f"no weights of their own for symbolic regions: {error.found}; the static ones rank them")
+    path = out or SHIPPED
+    others = dict(load_artefact(path).sets) if path.is_file() else {}
+    sets = {key: weights for key, weights in others.items() if key[0] != caps.kind}
+    sets |= {(caps.kind, name): one.weights for name, one in fits.items()}
+    OfflineArtefact(sets).write(path)
+    for name, one in fits.items():
+        click.echo(f"\n{name}: {one.weights.provenance.line}")
+        click.echo(report(one))
+    click.echo(f"\nwrote {path}")
+    if json_path is not None:
+        write_json(json_path, {name: to_json(one) for name, one in fits.items()})
+    return 0
+
+
+def golden_regions(names: set[str]) -> Iterator[tuple[str, Region]]:
+    """(shape name, region) of the dataset's shapes that were measured."""
+    from emmy.goldens.dataset import load_dataset
+    from emmy.pipeline import open_job
+    from emmy.target import Target, TargetKind
+
+    for shape in load_dataset():
+        if shape.name in names:
+            job = open_job(Target(TargetKind.GOLDEN, shape.name))
+            yield from ((shape.name, region) for region in job.regions)
+
+
+def report(one: Fit) -> str:
+    """Rank correlation and pick regret of each region, from a fit that has not seen its shape."""
+    from emmy.evaluate.table import number, table
+
+    rows = [
+        (score.shape or score.region, str(score.rows), number(score.spearman, 2), number(score.pick_regret, 3) + "x")
+        for score in sorted(one.scores, key=lambda score: (score.shape, score.region))
+    ]
+    return table(("left out", "rows", "rank correlation", "pick regret"), rows, right=(1, 2, 3))
+
+
+def to_json(one: Fit) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return {
+        "provenance": asdict(one.weights.provenance),
+        "regions": [asdict(score) for score in one.scores],
+    }
