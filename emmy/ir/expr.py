@@ -217,12 +217,12 @@ def walk(root: Expr) -> Iterator[Expr]:
 
 
 def rebuild(node: Expr, children: tuple[Expr, ...]) -> Expr:
-    """``node`` with other children, through the folding constructors; lanes follow the children."""
+    """``node`` with other children, through the folding constructors; lanes and result types follow the children."""
     match node:
         case Const() | Var():
             return node
         case Call(fn, _, dtype, _):
-            return call(fn, *children, dtype=dtype)
+            return call(fn, *children, dtype=dtype if fn == "cast" else None)
         case Load(tensor, _, dtype, lanes):
             return Load(tensor, children, dtype, lanes)
         case Mem(buffer, _, dtype, lanes, guard, fill, aligned):

@@ -29,7 +29,8 @@ class Monoid:
     combine: the tuple of two, over ``a0…`` and ``b0…``.
     carried: number of axes a component carries beyond the reduction's own (0 for plain scalars).
     phases: an equivalent sequence of plain monoids with the value each reduces, when the row can be read twice:
-        ``(monoid, value)`` where the value may use ``x0`` and the results ``p0, p1, …`` of earlier phases.
+        ``(monoid, value)`` where the value may use ``x0``, the results ``p0, p1, …`` of earlier phases and ``n``.
+    finish: the components, over the results of all phases and the number ``n`` of reduced elements.
     atomic: the name of the atomic that merges partial results of component 0, where one exists.
     """
 
@@ -40,6 +41,7 @@ class Monoid:
     carried: tuple[int, ...]
     index_dtype: DType | None = None
     phases: tuple[tuple[str, Expr], ...] = ()
+    finish: tuple[Expr, ...] = ()
     atomic: str | None = None
 
     @property
@@ -124,13 +126,15 @@ def _welford() -> Monoid:
     safe = select(_call("gt", n, _c(0.0)), n, _c(1.0))
     delta = mean_b - mean_a
     share = _call("div", n_b, safe)
+    mean = _call("div", _v("p0"), _call("max", _v("n"), _c(1.0)))
     return Monoid(
         "welford",
         (0.0, 0.0, 0.0),
         (_X[0], _c(0.0), _c(1.0)),
         (mean_a + delta * share, m2_a + m2_b + delta * delta * n_a * share, n),
         (0, 0, 0),
-        phases=(("sum", _X[0]), ("sum", (_X[0] - _v("p0")) * (_X[0] - _v("p0")))),
+        phases=(("sum", _X[0]), ("sum", (_X[0] - mean) * (_X[0] - mean))),
+        finish=(mean, _v("p1"), _v("n")),
     )
 
 
@@ -149,7 +153,8 @@ def _online_softmax() -> Monoid:
         (_X[0], _c(1.0)),
         (m, total),
         (0, 0),
-        phases=(("max", _X[0]), ("sum", _call("exp", _X[0] - _v("p0")))),
+        phases=(("max", _X[0]), ("sum", _rescale(_X[0], _v("p0")))),
+        finish=(_v("p0"), _v("p1")),
     )
 
 

@@ -1,0 +1,83 @@
+"""Plans of row leaves: one kernel, or the two of a split."""
+
+from __future__ import annotations
+
+from emmy.ir.expr import Call, Expr, evaluate_int, i32, walk
+from emmy.ir.kernel import Kernel
+from emmy.ir.nest import Region, Tensor
+from emmy.ir.plan import Launch, Memset, Plan, Step, Workspace
+from emmy.ir.scalar import FUNCTIONS
+from emmy.passes.lower.row import RowKernel, RowLeaf
+from emmy.passes.lower.row_map import MapKernel
+from emmy.passes.lower.row_program import RowProgram
+from emmy.passes.lower.row_split import AtomicKernel, FinishKernel, PartKernel, finish_grid, finish_leaf, partials
+
+
+def lower_row(program: RowProgram, leaf: RowLeaf, name: str, knobs: str) -> Plan:
+    """The plan of a leaf that the row tier's rules allow."""
+    if program.is_map:
+        kernel = MapKernel(program, leaf, name)
+        return _plan(program, name, knobs, (_launch(kernel.kernel(), kernel.grid_rows()),))
+    if leaf.parts == 1:
+        whole = RowKernel(program, leaf, name)
+        return _plan(program, name, knobs, (_launch(whole.kernel(), whole.grid_rows()),))
+    if leaf.atomic:
+        atomic = AtomicKernel(program, leaf, name, ())
+        (reduction,) = program.reductions
+        identity = reduction.algebra.identity_values(reduction.dtype)[0]
+        steps: tuple[Step, ...] = (
+            Memset(program.row_writes[0].tensor.name, identity),
+            _launch(atomic.kernel(), atomic.grid_rows(), i32(leaf.parts)),
+        )
+        exact = reduction.dtype.is_int
+        return _plan(program, name, knobs, steps, deterministic=exact)
+    spaces = partials(program, leaf.parts)
+    names = tuple(t.name for space in spaces for t in space.tensors)
+    part = PartKernel(program, leaf, name, spaces)
+    finish = FinishKernel(program, finish_leaf(program, leaf), f"{name}_finish", spaces)
+    steps = (
+        _launch(part.kernel(writes=names), part.grid_rows(), i32(leaf.parts)),
+        _launch(finish.kernel(reads=names), finish.grid_rows(), finish_grid(program, leaf)),
+    )
+    works = tuple(Workspace(t.name, t.dtype, t.elements()) for space in spaces for t in space.tensors)
+    return _plan(program, name, knobs, steps, works)
+
+
+def _launch(kernel: Kernel, x: Expr, y: Expr | None = None) -> Launch:
+    return Launch(kernel, (x, y or i32(1), i32(1)), tuple(p.name for p in kernel.params))
+
+
+def _plan(
+    program: RowProgram, name: str, knobs: str, steps: tuple[Step, ...], works: tuple[Workspace, ...] = (),
+    deterministic: bool = True,
+) -> Plan:  # fmt: skip
+    region = program.region
+    outputs = tuple(o.tensor for o in region.outputs)
+    return Plan(
+        name, region.symbols, region.inputs, outputs, works, steps, knobs, deterministic, flops=flops(program),
+        bytes_min=bytes_min(region),
+    )  # fmt: skip
+
+
+def bytes_min(region: Region) -> int:
+    """Bytes of all inputs and outputs, each once, at the hints."""
+    return sum(_bytes(t, region) for t in (*region.inputs, *(o.tensor for o in region.outputs)))
+
+
+def _bytes(tensor: Tensor, region: Region) -> int:
+    return evaluate_int(tensor.elements(), region.hints()) * tensor.dtype.nbytes
+
+
+def flops(program: RowProgram) -> int:
+    """Arithmetic of the region as it is written, in operations (a multiply-add counts two), at the hints."""
+    hints = program.region.hints()
+    elements = evaluate_int(program.row_count(), hints) * evaluate_int(program.column_count(), hints)
+    exprs = [value for r in program.reductions for value in r.values] + [w.value for w in program.writes]
+    each = sum(operations(e) for e in exprs)
+    each += sum(sum(operations(e) for e in r.algebra.combine) for r in program.reductions)
+    return int(elements * each)
+
+
+def operations(expr: Expr) -> float:
+    """Cost of the functions in ``expr`` as emmy.ir.scalar.FUNCTIONS gives it."""
+    return sum(FUNCTIONS[node.fn].cost for node in walk(expr) if isinstance(node, Call) and node.fn != "cast")
