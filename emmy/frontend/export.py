@@ -111,30 +111,44 @@ def _in_table(program: Any) -> bool:
     return all(not isinstance(target, torch._ops.OperatorBase) or str(target) in OPS for target in calls)
 
 
-def _dynamic_shapes(inputs: Mapping[str, torch.Tensor], dynamic: Sequence[DynamicSpec]) -> dict[str, dict[int, Any] | None]:
+def _dynamic_shapes(
+    inputs: Mapping[str, torch.Tensor], dynamic: Sequence[DynamicSpec]
+) -> dict[str, dict[int, Any] | None]:
     symbols = {spec.name: torch.export.Dim(spec.name) for spec in dynamic}
     shapes: dict[str, dict[int, Any] | None] = dict.fromkeys(inputs)
     sizes: dict[str, tuple[int, DynamicSpec]] = {}
     for spec in dynamic:
         if spec.input not in inputs:
-            raise InputError(f"--dynamic {spec}", found=f"no input {spec.input}", expected=f"one of {', '.join(inputs)}")
+            raise InputError(
+                f"--dynamic {spec}", found=f"no input {spec.input}", expected=f"one of {', '.join(inputs)}"
+            )
         tensor = inputs[spec.input]
         if spec.axis >= tensor.dim():
-            raise InputError(f"--dynamic {spec}", found=f"{spec.input} has {tensor.dim()} axes", expected="an axis below that")
+            raise InputError(
+                f"--dynamic {spec}", found=f"{spec.input} has {tensor.dim()} axes", expected="an axis below that"
+            )
         size = tensor.shape[spec.axis]
         other_size, other = sizes.setdefault(spec.name, (size, spec))
         if other_size != size:
-            raise InputError(f"--dynamic {spec}", found=f"size {size}", expected=f"{other_size}, as at {other.input}:{other.axis}")
+            raise InputError(
+                f"--dynamic {spec}", found=f"size {size}", expected=f"{other_size}, as at {other.input}:{other.axis}"
+            )
         if size < 2:
-            raise InputError(f"--dynamic {spec}", found=f"an example size of {size}", expected="2 or more",
-                             hint="a size of 0 or 1 cannot be traced as symbolic; the compiled kernel does run at 1")  # fmt: skip
+            raise InputError(
+                f"--dynamic {spec}",
+                found=f"an example size of {size}",
+                expected="2 or more",
+                hint="a size of 0 or 1 cannot be traced as symbolic; the compiled kernel does run at 1",
+            )
         axes = shapes[spec.input] or {}
         axes[spec.axis] = symbols[spec.name]
         shapes[spec.input] = axes
     return shapes
 
 
-_SPECIALIZED = re.compile(r"specialized it to be a constant|is not symbolic|were violated|Constraints violated|specializ", re.I)
+_SPECIALIZED = re.compile(
+    r"specialized it to be a constant|is not symbolic|were violated|Constraints violated|specializ", re.I
+)
 
 
 def _explained(error: Exception, dynamic: Sequence[DynamicSpec], locate: Locate) -> Exception:
@@ -146,7 +160,9 @@ def _explained(error: Exception, dynamic: Sequence[DynamicSpec], locate: Locate)
     if dynamic and _SPECIALIZED.search(text):
         for spec in dynamic:
             if re.search(rf"\b{re.escape(spec.name)}\b", text):
-                reason = next((line.strip(" -") for line in text.splitlines() if spec.name in line and "violated" not in line), "")
+                reason = next(
+                    (line.strip(" -") for line in text.splitlines() if spec.name in line and "violated" not in line), ""
+                )
                 return InputError(f"--dynamic {spec}", found="a program that fixes this size",
                                   expected="one that works at any size", hint=reason[:300] or None)  # fmt: skip
     return error
@@ -156,7 +172,12 @@ class _Reader:
     """Reads an exported program node by node."""
 
     def __init__(
-        self, name: str, program: Any, inputs: Mapping[str, torch.Tensor], dynamic: Sequence[DynamicSpec], locate: Locate
+        self,
+        name: str,
+        program: Any,
+        inputs: Mapping[str, torch.Tensor],
+        dynamic: Sequence[DynamicSpec],
+        locate: Locate,
     ) -> None:
         self.name = name
         self.program = program
@@ -179,7 +200,9 @@ class _Reader:
                 raise UnsupportedOp(f"a nested graph ({node.target})", self._where(node))
         outputs = self._outputs()
         names = dict.fromkeys(spec.name for spec in self.dynamic)
-        graph = Graph(self.name, tuple(Symbol(n, SEQ_HINT) for n in names), tuple(self.inputs), tuple(self.nodes), outputs)
+        graph = Graph(
+            self.name, tuple(Symbol(n, SEQ_HINT) for n in names), tuple(self.inputs), tuple(self.nodes), outputs
+        )
         verify(graph)
         return Exported(graph, self.constants)
 
@@ -242,12 +265,15 @@ class _Reader:
         if not isinstance(node.target, torch._ops.OpOverload):
             raise UnsupportedOp(str(node.target), self._where(node))
         op, where = str(node.target), self._where(node)
+        results: tuple[Tensor, ...]
         if isinstance(value, torch.Tensor):
             results = (self._tensor(self._fresh(self._called(node)), value, op, node),)
             self.values[node] = Ref(results[0].name)
         else:
             results = tuple(
-                self._tensor(self._fresh(f"{self._called(node)}_{n}"), v, op, node) for n, v in enumerate(value) if v is not None
+                self._tensor(self._fresh(f"{self._called(node)}_{n}"), v, op, node)
+                for n, v in enumerate(value)
+                if v is not None
             )
             self.values[node] = tuple(Ref(tensor.name) for tensor in results)
         self.nodes.append(Node(op, self._bind(node), results, where))
@@ -296,7 +322,11 @@ class _Reader:
         try:
             return Simplifier({}).index(size_expr(size, self.symbols))
         except KeyError as error:
-            hint = LEFT_OUT.get(short_name(op), "data-dependent shape") if op.startswith("aten.") else "data-dependent shape"
+            hint = (
+                LEFT_OUT.get(short_name(op), "data-dependent shape")
+                if op.startswith("aten.")
+                else "data-dependent shape"
+            )
             raise UnsupportedOp(op, self._where(node), hint=hint) from error
 
     def _outputs(self) -> tuple[str, ...]:

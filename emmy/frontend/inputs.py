@@ -27,7 +27,19 @@ _INDEXED = {
 }
 """Operation → its index argument, the indexed tensor, and the axis (None: the ``dim`` argument)."""
 
-_CARRY = ("view", "reshape", "permute", "transpose", "unsqueeze", "squeeze", "expand", "slice", "select", "to_copy", "clone")
+_CARRY = (
+    "view",
+    "reshape",
+    "permute",
+    "transpose",
+    "unsqueeze",
+    "squeeze",
+    "expand",
+    "slice",
+    "select",
+    "to_copy",
+    "clone",
+)
 
 
 def random_inputs(
@@ -102,9 +114,7 @@ def _indices(node: Node, tensors: Mapping[str, Tensor], sizes: Mapping[str, int]
 
 def to_torch(arrays: Mapping[str, Array], tensors: Iterable[Tensor], device: str = "cpu") -> dict[str, torch.Tensor]:
     """torch tensors of the storage types, in the order of ``tensors``."""
-    return {
-        t.name: torch.from_numpy(np.array(arrays[t.name])).to(device=device, dtype=TORCH[t.dtype]) for t in tensors
-    }
+    return {t.name: torch.from_numpy(np.array(arrays[t.name])).to(device=device, dtype=TORCH[t.dtype]) for t in tensors}
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:

@@ -1,7 +1,6 @@
 """Reproducers: a graph as a ``.torch.json`` file: operations, shapes, types, attributes, symbolic sizes; never code.
 
-An index expression is spelled ``{"size": "2*seq_len + 1"}``-free: as nested lists ``["add", ["mul", "seq_len", 2], 1]``,
-so that loading evaluates nothing.
+A symbolic size is spelled as nested lists, ``["add", ["mul", "seq_len", 2], 1]``, so that loading evaluates nothing.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ def save(graph: Graph, path: Path | str) -> None:
 
 def dumps(graph: Graph) -> str:
     """The text of the reproducer: one line an input, node or output."""
+
     def rows(items: list[Any]) -> str:
         return "[\n" + ",\n".join(f"  {json.dumps(item)}" for item in items) + "\n ]" if items else "[]"
 
@@ -91,7 +91,10 @@ def _arg_out(arg: Arg) -> Any:
 
 
 def load(path: Path | str) -> Graph:
-    """Read a reproducer. Raises InputError naming the file and the place of what is wrong, UnsupportedOp for an unknown op."""
+    """Read a reproducer.
+
+    Raises InputError naming the file and the place of what is wrong, UnsupportedOp for an operation without a row.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -117,7 +120,9 @@ class _Loader:
     def fail(self, place: str, found: object, expected: str) -> InputError:
         return InputError(f"{self.file}: {place}", found=_brief(found), expected=expected)
 
-    def fields(self, place: str, data: Any, required: Mapping[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    def fields(
+        self, place: str, data: Any, required: Mapping[str, Any], optional: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
         if not isinstance(data, dict):
             raise self.fail(place, data, "an object")
         missing, extra = set(required) - set(data), set(data) - set(required) - set(optional)
@@ -167,7 +172,12 @@ class _Loader:
             return i32(data)
         if isinstance(data, str) and data in symbols:
             return Var(data)
-        if isinstance(data, list) and data and data[0] in _SIZE_FUNCTIONS and len(data) == (2 if data[0] == "neg" else 3):
+        if (
+            isinstance(data, list)
+            and data
+            and data[0] in _SIZE_FUNCTIONS
+            and len(data) == (2 if data[0] == "neg" else 3)
+        ):
             return call(data[0], *(self.size(place, item, symbols) for item in data[1:]))
         raise self.fail(place, data, "a number, a symbol, or [function, size, size]")
 
@@ -186,7 +196,7 @@ class _Loader:
         if isinstance(data, list):
             return tuple(self.arg(place, item, symbols) for item in data)
         if not isinstance(data, dict):
-            return data  # type: ignore[no-any-return]
+            return data
         match data:
             case {"ref": str(name), **rest} if not rest:
                 return Ref(name)
@@ -208,9 +218,10 @@ def _brief(found: object) -> str:
 
 
 def run_eager(graph: Graph, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """The graph in eager torch, operation by operation. Symbolic sizes are read off the inputs.
+    """The graph in eager torch, operation by operation; symbolic sizes are read off the inputs.
 
-    Only operations of the table are looked up. Raises UnsupportedOp for any other, ValueError for inputs that do not fit.
+    Only operations of the table are looked up. Raises UnsupportedOp for any other, ValueError for inputs that do
+    not fit.
     """
     sizes = symbol_sizes(graph, {name: tuple(tensor.shape) for name, tensor in inputs.items()})
     values: dict[str, torch.Tensor] = dict(inputs)

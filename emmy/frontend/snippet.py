@@ -2,13 +2,13 @@
 
     x0 = torch.randn(512, 1024); x1 = torch.randn(1024, 2048); x0 @ x1
     F.silu(torch.randn(1024, 4096)) * torch.randn(1024, 4096)
-    layer = nn.Linear(1024, 4096, dtype=torch.float16); x = torch.randn(8, 1024, dtype=torch.float16); layer(x)
+    layer = nn.Linear(1024, 4096); x = torch.randn(8, 1024); layer(x)
 
-The last statement is an expression: the result, a tensor or a tuple of tensors. Statements before it that read no tensor
-are *set-up* and run once: a tensor that they assign is an input of that name, a module lends its parameters as inputs,
-anything else (a number, a function, an import) is a constant. A statement that reads a tensor is *traced*. A random
-factory (``torch.randn``, ``rand``, ``randint``, and the ``_like`` forms) inside a traced statement is an input too: these
-are named ``x0``, ``x1``, … in order of appearance.
+The last statement is an expression: the result, a tensor or a tuple of tensors. Statements before it that read no
+tensor are *set-up* and run once: a tensor that they assign is an input of that name, a module lends its parameters as
+inputs, anything else (a number, a function, an import) is a constant. A statement that reads a tensor is *traced*. A
+random factory (``torch.randn``, ``rand``, ``randint``, and the ``_like`` forms) inside a traced statement is an input
+too: these are named ``x0``, ``x1``, … in order of appearance.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TRACED = "forward"
 """Name of the traced function: torch.export records call sites only in functions of this name."""
 
 _WIDTH = 10_000
-"""Lines of the compiled code are ``line * 10000 + column``: a traceback has no columns, and a snippet is often one line."""
+"""Lines of the compiled code are ``line * 10000 + column``: tracebacks have no columns, and snippets are one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,11 @@ def read_snippet(source: str, given: Mapping[str, torch.Tensor] | None = None) -
     tree = _parse(source)
     body = tree.body
     if not body or not isinstance(body[-1], ast.Expr):
-        raise InputError("snippet has no result", found="a last statement that is no expression" if body else "nothing",
-                         expected="an expression at the end, such as: x0 = torch.randn(512, 1024); F.silu(x0)")  # fmt: skip
+        raise InputError(
+            "snippet has no result",
+            found="a last statement that is no expression" if body else "nothing",
+            expected="an expression at the end, such as: x0 = torch.randn(512, 1024); F.silu(x0)",
+        )
     scope: dict[str, Any] = {"torch": torch, "F": torch.nn.functional, "nn": torch.nn, "__name__": FILE}
     scope |= given or {}
     tensors: set[str] = set(given or ())
@@ -136,14 +139,12 @@ def _compiled(module: ast.Module) -> Any:
 def _function(statements: list[ast.stmt], names: list[str], scope: dict[str, Any]) -> Callable[..., Any]:
     result = statements[-1]
     assert isinstance(result, ast.Expr)
-    arguments = ast.arguments(posonlyargs=[], args=[ast.arg(n, lineno=1, col_offset=0) for n in names], kwonlyargs=[],
-                              kw_defaults=[], defaults=[])  # fmt: skip
-    returned = ast.copy_location(ast.Return(result.value), result)
-    definition = ast.FunctionDef(_TRACED, arguments, [*statements[:-1], returned], [], lineno=1, col_offset=0)
-    if "type_params" in ast.FunctionDef._fields:
-        definition.type_params = []
+    definition = ast.parse(f"def {_TRACED}({', '.join(names)}): pass").body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    definition.body = [*statements[:-1], ast.copy_location(ast.Return(result.value), result)]
     exec(_compiled(ast.Module(body=[definition], type_ignores=[])), scope)
-    return scope.pop(_TRACED)  # type: ignore[no-any-return]
+    made: Callable[..., Any] = scope.pop(_TRACED)
+    return made
 
 
 def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
@@ -151,7 +152,11 @@ def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
 
 
 def _reads(statement: ast.stmt, tensors: set[str]) -> bool:
-    if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None and _is_factory(statement.value):
+    if (
+        isinstance(statement, ast.Assign | ast.AnnAssign)
+        and statement.value is not None
+        and _is_factory(statement.value)
+    ):
         return False
     return bool(_names(statement, ast.Load) & tensors)
 

@@ -78,10 +78,14 @@ def trace(target: Target) -> Traced:
     raise InputError(f"{target.kind.value} {target.value}", expected="a snippet, a golden shape or a reproducer")
 
 
-def trace_snippet(source: str, dynamic: Sequence[DynamicSpec] = (), seq_len: int | None = None, name: str = "snippet") -> Traced:
+def trace_snippet(
+    source: str, dynamic: Sequence[DynamicSpec] = (), seq_len: int | None = None, name: str = "snippet"
+) -> Traced:
     """Trace a snippet (see emmy.frontend.snippet). ``seq_len`` resizes the symbolic axes of its example inputs."""
     if seq_len is not None and not dynamic:
-        raise InputError("--seq-len", found="a snippet without a symbolic axis", expected="--dynamic NAME@INPUT:AXIS beside it")
+        raise InputError(
+            "--seq-len", found="a snippet without a symbolic axis", expected="--dynamic NAME@INPUT:AXIS beside it"
+        )
     return _traced(name, _resized(read_snippet(source), dynamic, seq_len), dynamic)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Union
+from typing import TypeAlias
 
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Expr, free_vars
@@ -26,7 +26,7 @@ class Ref:
     name: str
 
 
-Arg = Union[Ref, int, float, bool, str, None, DType, Expr, tuple["Arg", ...]]
+Arg: TypeAlias = "Ref | int | float | bool | str | DType | Expr | tuple[Arg, ...] | None"
 
 
 @dataclass(frozen=True, slots=True)

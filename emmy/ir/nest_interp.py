@@ -17,7 +17,7 @@ import numpy as np
 
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Call, Const, Expr, Load, Var, evaluate_int, free_vars
-from emmy.ir.monoid import Monoid, extreme
+from emmy.ir.monoid import Monoid
 from emmy.ir.nest import Axis, Comp, Region
 from emmy.ir.scalar import FUNCTIONS, numpy_dtype, round_bf16
 
@@ -94,7 +94,10 @@ class _Run:
                 return
         kinds = (comp.dtype.compute,) if comp.is_map else comp.algebra().component_dtypes(comp.dtype)
         per_component = (0,) if comp.is_map else comp.algebra().carried
-        out = [np.empty(shape + (carried if c else ()), self.held(kind)) for kind, c in zip(kinds, per_component, strict=True)]
+        out = [
+            np.empty(shape + (carried if c else ()), self.held(kind))
+            for kind, c in zip(kinds, per_component, strict=True)
+        ]
         for piece in self._pieces(shape, over + carried):
             values = self._piece(comp, shape, over, carried, piece)
             for target, value, kind in zip(out, values, kinds, strict=True):
@@ -111,7 +114,12 @@ class _Run:
         return [slice(start, min(start + rows, shape[0])) for start in range(0, shape[0], rows)]
 
     def _piece(
-        self, comp: Comp, shape: tuple[int, ...], over: tuple[int, ...], carried: tuple[int, ...], piece: slice | tuple[()]
+        self,
+        comp: Comp,
+        shape: tuple[int, ...],
+        over: tuple[int, ...],
+        carried: tuple[int, ...],
+        piece: slice | tuple[()],
     ) -> tuple[Any, ...]:
         starts = [0] * len(shape)
         extents = list(shape)
@@ -134,7 +142,7 @@ class _Run:
         self, comp: Comp, monoid: Monoid, values: list[Array], first: int, over: tuple[int, ...], carried: bool
     ) -> tuple[Any, ...]:
         count = int(np.prod(over, dtype=np.int64))
-        flat = [v.reshape(v.shape[:first] + (count,) + v.shape[first + len(over) :]) for v in values]
+        flat = [v.reshape((*v.shape[:first], count, *v.shape[first + len(over) :])) for v in values]
         direct = _DIRECT.get(monoid.name) if self.fast and count else None
         if direct is not None:
             return direct(flat[0], first)
@@ -148,7 +156,7 @@ class _Run:
         for expr, kind, carries in zip(monoid.lift, kinds, monoid.carried, strict=True):
             value = np.broadcast_to(self._lifted(expr, env), whole)
             if carried and not carries:
-                value = value[(..., *(0 for _ in whole[first + 1 :]))]
+                value = value.reshape((*bare, -1))[..., 0]
             parts.append(np.array(value, self.held(kind)).reshape(whole if carries or not carried else bare))
         return self._tree(monoid, parts, first, identity, kinds)
 
@@ -158,7 +166,9 @@ class _Run:
         while parts[0].shape[first] != 1:
             if parts[0].shape[first] % 2 or parts[0].shape[first] == 0:
                 parts = [
-                    np.concatenate([p, np.full(p.shape[:first] + (1,) + p.shape[first + 1 :], value, p.dtype)], axis=first)
+                    np.concatenate(
+                        [p, np.full((*p.shape[:first], 1, *p.shape[first + 1 :]), value, p.dtype)], axis=first
+                    )
                     for p, value in zip(parts, identity, strict=True)
                 ]
                 if parts[0].shape[first] == 1:
@@ -172,7 +182,9 @@ class _Run:
             memo: dict[int, Any] = {}
             merged = [np.asarray(_call_tree(expr, env, self, memo)) for expr in monoid.combine]
             parts = [
-                m.reshape(p.shape[:first] + (p.shape[first] // 2,) + p.shape[first + 1 :]).astype(self.held(kind), copy=False)
+                m.reshape((*p.shape[:first], p.shape[first] // 2, *p.shape[first + 1 :])).astype(
+                    self.held(kind), copy=False
+                )
                 for m, p, kind in zip(merged, parts, kinds, strict=True)
             ]
         return tuple(p.take(0, axis=first) for p in parts)
@@ -201,7 +213,9 @@ class _Run:
         size = dict(zip(names, (*shape, *over), strict=True))
         out, order = self._contract(scope.value(f), scope.value(g), (uses[0], uses[1]), summed, size, comp.dtype)
         unused = [axis.name for axis in comp.axes if axis.name not in order]
-        whole = np.broadcast_to(out.reshape((*(1 for _ in unused), *out.shape)), (*(size[n] for n in unused), *out.shape))
+        whole = np.broadcast_to(
+            out.reshape((*(1 for _ in unused), *out.shape)), (*(size[n] for n in unused), *out.shape)
+        )
         return _ordered((whole, [*unused, *order]), [axis.name for axis in comp.axes])
 
     def _contract(
@@ -240,7 +254,9 @@ class _Run:
         top = scores.max(axis=over, keepdims=True)
         weights = np.where(np.isneginf(scores), scores.dtype.type(0), np.exp(scores - top))
         total = weights.sum(axis=over, dtype=scores.dtype)
-        out = self._contract(weights, scope.value(value), (frozenset((*rows, *reduce)), uses), set(reduce), size, comp.dtype)
+        out = self._contract(
+            weights, scope.value(value), (frozenset((*rows, *reduce)), uses), set(reduce), size, comp.dtype
+        )
         plain = tuple(size[n] for n in rows)
         return top.reshape(plain), total.reshape(plain), _ordered(out, [*rows, *carried])
 
@@ -304,7 +320,7 @@ _DIRECT: dict[str, Callable[[Array, int], tuple[Any, ...]]] = {
 
 
 class Scope:
-    """Values of expressions over some axes, as arrays with a dimension an axis (of one where they do not depend on it)."""
+    """Values of expressions over some axes: arrays with a dimension an axis (of one where they do not depend on it)."""
 
     def __init__(self, run: _Run, axes: tuple[Axis, ...], starts: tuple[int, ...], extents: tuple[int, ...]) -> None:
         self.run = run
@@ -410,6 +426,3 @@ def _call_tree(expr: Expr, env: Mapping[str, Any], run: _Run, memo: dict[int, An
             raise TypeError(f"{type(expr).__name__} does not occur in a monoid")
     memo[id(expr)] = result
     return result
-
-
-__all__ = ["CHUNK_ELEMENTS", "Scope", "extreme", "run_region"]

@@ -266,7 +266,7 @@ class Simplifier:
         return total
 
     def _bounds(self, atom: Expr) -> tuple[Poly, Poly | None] | None:
-        """``(low, high)`` of an atom that is never negative; a ``high`` of None is unbounded. None: it may be negative."""
+        """``(low, high)`` of an atom that is never negative, ``high`` None if unbounded; None if it may be negative."""
         match atom:
             case Var(name):
                 if name not in self._extents:

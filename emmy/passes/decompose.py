@@ -7,7 +7,7 @@ become coordinates and constants in the loads of their readers. What no output n
 from __future__ import annotations
 
 from emmy.errors import UnsupportedOp
-from emmy.ir.expr import Expr, Load, cast
+from emmy.ir.expr import Load, cast
 from emmy.ir.graph import Arg, Graph, Node, Ref
 from emmy.ir.nest import Comp, Output, Region, Tensor
 from emmy.passes.ops import OPS, Builder, Val
@@ -95,6 +95,3 @@ def _needed(comps: list[Comp], sources: list[str]) -> tuple[Comp, ...]:
             wanted.update(load.tensor.split(".")[0] for load in comp.loads())
             kept.append(comp)
     return tuple(reversed(kept))
-
-
-__all__ = ["LEFT_OUT", "Expr", "decompose"]

@@ -38,8 +38,16 @@ def test_the_function_computes_what_the_snippet_does() -> None:
 
 
 def test_a_module_lends_its_parameters_as_inputs() -> None:
-    traced = trace_snippet("layer = nn.Linear(4, 5); norm = nn.LayerNorm(5).eval(); x = torch.randn(2, 4); norm(layer(x))")
-    assert [tensor.name for tensor in traced.graph.inputs] == ["x", "layer_weight", "layer_bias", "norm_weight", "norm_bias"]
+    traced = trace_snippet(
+        "layer = nn.Linear(4, 5); norm = nn.LayerNorm(5).eval(); x = torch.randn(2, 4); norm(layer(x))"
+    )
+    assert [tensor.name for tensor in traced.graph.inputs] == [
+        "x",
+        "layer_weight",
+        "layer_bias",
+        "norm_weight",
+        "norm_bias",
+    ]
     assert set(traced.examples) == {"x", "layer_weight", "layer_bias", "norm_weight", "norm_bias"}
 
 

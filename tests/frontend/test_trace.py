@@ -16,7 +16,7 @@ SEQ = DynamicSpec("seq_len", "x0", 0)
 
 
 def error_of(traced: Traced, symbols: dict[str, int] | None = None) -> float:
-    """Largest error of the oracle in float64 against eager in the program's own types, relative to the largest value."""
+    """Largest error of the oracle in float64 against eager in the program's own types, by the largest value."""
     inputs = traced.inputs(symbols=symbols)
     (expected,) = traced.eager(*to_torch(inputs, traced.graph.inputs).values())
     got = run_region(traced.region, inputs, symbols, dtype=np.float64)["out"]
@@ -71,15 +71,31 @@ def test_seq_len_sizes_the_example_and_not_the_hint() -> None:
 @pytest.mark.parametrize(
     ("source", "specs", "message"),
     [
-        ("x0 = torch.randn(8, 4); x0 @ torch.randn(4, 8)", [DynamicSpec("n", "y", 0)], "--dynamic n@y:0: found no input y"),
+        (
+            "x0 = torch.randn(8, 4); x0 @ torch.randn(4, 8)",
+            [DynamicSpec("n", "y", 0)],
+            "--dynamic n@y:0: found no input y",
+        ),
         ("x0 = torch.randn(8, 4); x0 + 1", [DynamicSpec("n", "x0", 2)], "--dynamic n@x0:2: found x0 has 2 axes"),
-        ("x0 = torch.randn(8, 4); x0.view(2, 4, 4)", [DynamicSpec("n", "x0", 0)], "--dynamic n@x0:0: found a program that fixes"),
-        ("x0 = torch.randn(8, 4); x0 + torch.randn(8, 1)", [DynamicSpec("n", "x0", 0)], "--dynamic n@x0:0: found a program that fixes"),
+        (
+            "x0 = torch.randn(8, 4); x0.view(2, 4, 4)",
+            [DynamicSpec("n", "x0", 0)],
+            "--dynamic n@x0:0: found a program that fixes",
+        ),
+        (
+            "x0 = torch.randn(8, 4); x0 + torch.randn(8, 1)",
+            [DynamicSpec("n", "x0", 0)],
+            "--dynamic n@x0:0: found a program that fixes",
+        ),
         ("x0 = torch.randn(8, 4); x0 * (2 if x0.shape[0] > 5 else 3)", [DynamicSpec("n", "x0", 0)], "--dynamic n@x0:0"),
-        ("x0 = torch.randn(8, 4); x0 + 1", [DynamicSpec("n", "x0", 0), DynamicSpec("n", "x0", 1)], "expected 8, as at x0:0"),
+        (
+            "x0 = torch.randn(8, 4); x0 + 1",
+            [DynamicSpec("n", "x0", 0), DynamicSpec("n", "x0", 1)],
+            "expected 8, as at x0:0",
+        ),
         ("x0 = torch.randn(1, 4); x0 + 1", [DynamicSpec("n", "x0", 0)], "an example size of 1"),
     ],
-)  # fmt: skip
+)
 def test_symbolic_axes_that_cannot_be(source: str, specs: list[DynamicSpec], message: str) -> None:
     with pytest.raises(InputError) as caught:
         trace_snippet(source, specs)
@@ -100,15 +116,16 @@ def test_data_dependent_control_flow_is_refused() -> None:
 
 def test_random_inputs_fit_their_use() -> None:
     traced = trace_snippet(
-        "table = torch.randn(5, 3); ids = torch.randint(0, 5, (40,)); pick = torch.randint(0, 3, (40, 2)); n = torch.randint(0, 3, (9,))\n"
+        "table = torch.randn(5, 3); ids = torch.randint(0, 5, (40,)); pick = torch.randint(0, 3, (40, 2))\n"
+        "n = torch.randint(0, 3, (9,))\n"
         "flags = torch.ones(30, dtype=torch.bool); b = torch.randn(4, dtype=torch.bfloat16)\n"
         "F.embedding(ids.view(8, 5), table), torch.gather(table[ids], 1, pick), n * 2, flags.logical_not(), b * 2"
     )
     inputs = random_inputs(traced.graph, seed=3)
-    assert 0 <= inputs["ids"].min() and inputs["ids"].max() <= 4
-    assert 0 <= inputs["pick"].min() and inputs["pick"].max() <= 2
-    assert -8 <= inputs["n"].min() and inputs["n"].max() <= 7
-    assert inputs["flags"].any() and not inputs["flags"].all()
+    assert set(np.unique(inputs["ids"])) == set(range(5))
+    assert set(np.unique(inputs["pick"])) == set(range(3))
+    assert set(np.unique(inputs["n"])) <= set(range(-8, 8))
+    assert 0 < inputs["flags"].sum() < inputs["flags"].size
     np.testing.assert_array_equal(inputs["b"], to_numpy(torch.tensor(inputs["b"]).bfloat16()))
     again = random_inputs(traced.graph, seed=3, only=["n"])
     assert list(again) == ["n"]

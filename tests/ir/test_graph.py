@@ -22,7 +22,11 @@ def add(*args: tuple[str, Arg], result: Tensor = Y) -> Node:
 
 def test_printed_form() -> None:
     node = add(("self", Ref("x")), ("other", Ref("x")), ("alpha", 2.5))
-    view = Node("aten.view.default", (("self", Ref("y")), ("size", (S * 2, 4, DType.F32, None))), (Tensor("v", (S * 8,), DType.F16),))
+    view = Node(
+        "aten.view.default",
+        (("self", Ref("y")), ("size", (S * 2, 4, DType.F32, None))),
+        (Tensor("v", (S * 8,), DType.F16),),
+    )
     assert text(graph(node, view, outputs=("y", "v"))) == (
         "graph g seq_len=512\n"
         "  in  x: f16[seq_len, 8]\n"

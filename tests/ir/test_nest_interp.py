@@ -14,7 +14,7 @@ from emmy.ir.nest import Axis, Comp, Output, Region, Symbol, Tensor, verify
 from emmy.ir.nest_interp import run_region
 
 S = Var("s")
-I, J, K, D = Axis("i", i32(3)), Axis("j", i32(4)), Axis("k", i32(5)), Axis("d", i32(2))
+R, J, K, D = Axis("i", i32(3)), Axis("j", i32(4)), Axis("k", i32(5)), Axis("d", i32(2))
 
 
 def region(comps: list[Comp], inputs: list[Tensor], outputs: list[tuple[str, tuple[Expr, ...], DType]],
@@ -31,7 +31,7 @@ def load(name: str, *axes: Axis | Expr, dtype: DType = DType.F32) -> Load:
 
 def reduction(monoid: str, extent: int, components: int, dtype: DType = DType.F32) -> Region:
     axis = Axis("k", i32(extent))
-    comp = Comp("c", (I,), (load("x", I, axis, dtype=dtype),), dtype, (axis,), monoid)
+    comp = Comp("c", (R,), (load("x", R, axis, dtype=dtype),), dtype, (axis,), monoid)
     kinds = comp.algebra().component_dtypes(dtype)
     outs = [(f"c.{n}", (i32(3),), kinds[n]) for n in range(components)]
     return region([comp], [Tensor("x", (i32(3), i32(extent)), dtype)], outs)
@@ -42,7 +42,16 @@ SPECIAL = [0.0, -0.0, 1.0, -2.5, 3.25, math.inf, -math.inf, math.nan]
 
 @pytest.mark.parametrize(
     ("monoid", "components"),
-    [("sum", 1), ("prod", 1), ("max", 1), ("min", 1), ("argmax", 2), ("argmin", 2), ("welford", 3), ("online_softmax", 2)],
+    [
+        ("sum", 1),
+        ("prod", 1),
+        ("max", 1),
+        ("min", 1),
+        ("argmax", 2),
+        ("argmin", 2),
+        ("welford", 3),
+        ("online_softmax", 2),
+    ],
 )
 @pytest.mark.parametrize("extent", [1, 2, 7, 16, 33])
 def test_shortcut_equals_tree(monoid: str, components: int, extent: int) -> None:
@@ -56,7 +65,10 @@ def test_shortcut_equals_tree(monoid: str, components: int, extent: int) -> None
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(SPECIAL), min_size=2, max_size=6), st.sampled_from(["sum", "max", "min", "argmax", "argmin"]))
+@given(
+    st.lists(st.sampled_from(SPECIAL), min_size=2, max_size=6),
+    st.sampled_from(["sum", "max", "min", "argmax", "argmin"]),
+)
 def test_shortcut_equals_tree_for_special_values(values: list[float], monoid: str) -> None:
     components = 2 if monoid.startswith("arg") else 1
     r = reduction(monoid, len(values), components)
@@ -86,12 +98,12 @@ def test_integers_keep_their_own_arithmetic() -> None:
 
 
 def matmul(body: Expr, dtype: DType = DType.F32) -> Region:
-    comp = Comp("c", (I, J), (body,), dtype, (K,), "sum")
+    comp = Comp("c", (R, J), (body,), dtype, (K,), "sum")
     inputs = [Tensor("a", (i32(3), i32(5)), dtype), Tensor("b", (i32(5), i32(4)), dtype), Tensor("v", (i32(5),), dtype)]
     return region([comp], inputs, [("c", (i32(3), i32(4)), dtype)])
 
 
-A, B, V = load("a", I, K), load("b", K, J), load("v", K)
+A, B, V = load("a", R, K), load("b", K, J), load("v", K)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +120,7 @@ def test_sum_of_products_equals_tree(body: Expr) -> None:
 
 
 def test_a_product_reads_its_operands_through_any_coordinates() -> None:
-    comp = Comp("c", (I, J), (load("a", I, K.var * 2) * load("b", K, i32(1)),), DType.F32, (K,), "sum")
+    comp = Comp("c", (R, J), (load("a", R, K.var * 2) * load("b", K, i32(1)),), DType.F32, (K,), "sum")
     r = region([comp], [Tensor("a", (i32(3), i32(10)), DType.F32), Tensor("b", (i32(5), i32(2)), DType.F32)],
                [("c", (i32(3), i32(4)), DType.F32)])  # fmt: skip
     a, b = np.arange(30, dtype=np.float32).reshape(3, 10), np.arange(10, dtype=np.float32).reshape(5, 2)
@@ -117,10 +129,13 @@ def test_a_product_reads_its_operands_through_any_coordinates() -> None:
 
 
 def test_attention_equals_tree() -> None:
-    score = select(lt(K.var, I.var + 2), load("s", I, K), Const(-math.inf, DType.F32))
-    comp = Comp("c", (I,), (score, load("v", K, D)), DType.F32, (K,), "online_attention", (D,))
-    r = region([comp], [Tensor("s", (i32(3), i32(5)), DType.F32), Tensor("v", (i32(5), i32(2)), DType.F32)],
-               [("c", (i32(3),), DType.F32), ("c.1", (i32(3),), DType.F32), ("c.2", (i32(3), i32(2)), DType.F32)])  # fmt: skip
+    score = select(lt(K.var, R.var + 2), load("s", R, K), Const(-math.inf, DType.F32))
+    comp = Comp("c", (R,), (score, load("v", K, D)), DType.F32, (K,), "online_attention", (D,))
+    r = region(
+        [comp],
+        [Tensor("s", (i32(3), i32(5)), DType.F32), Tensor("v", (i32(5), i32(2)), DType.F32)],
+        [("c", (i32(3),), DType.F32), ("c.1", (i32(3),), DType.F32), ("c.2", (i32(3), i32(2)), DType.F32)],
+    )
     rng = np.random.default_rng(0)
     x = {"s": rng.standard_normal((3, 5)).astype(np.float32), "v": rng.standard_normal((5, 2)).astype(np.float32)}
     fast, slow = run_region(r, x), run_region(r, x, fast=False)
@@ -150,8 +165,10 @@ def test_symbols_take_the_hint_or_the_given_size() -> None:
 
 
 def test_storage_types_round_and_float64_does_not() -> None:
-    value = cast(cast(load("x", I), DType.BF16), DType.F32) + 1.0
-    r = region([Comp("c", (I,), (value,), DType.F16)], [Tensor("x", (i32(3),), DType.F32)], [("c", (i32(3),), DType.F16)])
+    value = cast(cast(load("x", R), DType.BF16), DType.F32) + 1.0
+    r = region(
+        [Comp("c", (R,), (value,), DType.F16)], [Tensor("x", (i32(3),), DType.F32)], [("c", (i32(3),), DType.F16)]
+    )
     x = np.array([1.003, 2.0, 1 / 3], np.float32)
     out = run_region(r, {"x": x})["o0"]
     assert out.dtype == np.float16
@@ -163,10 +180,12 @@ def test_storage_types_round_and_float64_does_not() -> None:
 
 def test_a_load_out_of_range_is_an_error_unless_its_branch_is_not_taken() -> None:
     x = {"x": np.arange(3, dtype=np.float32)}
-    inside = select(lt(I.var, i32(1)), Const(0.0, DType.F32), load("x", I.var - 1))
-    r = region([Comp("c", (I,), (inside,), DType.F32)], [Tensor("x", (i32(3),), DType.F32)], [("c", (i32(3),), DType.F32)])
+    inside = select(lt(R.var, i32(1)), Const(0.0, DType.F32), load("x", R.var - 1))
+    r = region(
+        [Comp("c", (R,), (inside,), DType.F32)], [Tensor("x", (i32(3),), DType.F32)], [("c", (i32(3),), DType.F32)]
+    )
     np.testing.assert_array_equal(run_region(r, x)["o0"], [0, 0, 1])
-    bad = region([Comp("c", (I,), (load("x", I.var - 1),), DType.F32)], [Tensor("x", (i32(3),), DType.F32)],
+    bad = region([Comp("c", (R,), (load("x", R.var - 1),), DType.F32)], [Tensor("x", (i32(3),), DType.F32)],
                  [("c", (i32(3),), DType.F32)])  # fmt: skip
     with pytest.raises(IndexError, match="x: coordinate -1 to 1 of 3"):
         run_region(bad, x)

@@ -11,21 +11,21 @@ from emmy.ir.expr import Expr, Load, Var, call, evaluate_int, free_vars, i32, lt
 from emmy.ir.nest import show
 from emmy.ir.simplify import Simplifier, simplify
 
-I, J, K, S, T = (Var(name) for name in "ijkst")
+A, J, K, S, T = (Var(name) for name in "ijkst")
 EXTENTS = {"i": i32(6), "j": S, "k": i32(64)}
 
 KNOWN = [
-    (I // 6, "0"),
-    (I % 6, "i"),
-    ((I * 64 + K) // 64, "i"),
-    ((I * 64 + K) % 64, "k"),
-    ((I * S + J) // S, "i"),
-    ((I * S + J) % S, "j"),
-    (((I * S + J) * 64 + K) // 64, "((i * s) + j)"),
-    ((((I * S + J) * 64 + K) // 64) % S, "j"),
-    ((I * 64 + K) // 32, "((i * 2) + (k // 32))"),
-    ((I * 64 + K) % 32, "(k % 32)"),
-    (((I * 64 + K) // 32) * 32 + (I * 64 + K) % 32, "(k + (i * 64))"),
+    (A // 6, "0"),
+    (A % 6, "i"),
+    ((A * 64 + K) // 64, "i"),
+    ((A * 64 + K) % 64, "k"),
+    ((A * S + J) // S, "i"),
+    ((A * S + J) % S, "j"),
+    (((A * S + J) * 64 + K) // 64, "((i * s) + j)"),
+    ((((A * S + J) * 64 + K) // 64) % S, "j"),
+    ((A * 64 + K) // 32, "((i * 2) + (k // 32))"),
+    ((A * 64 + K) % 32, "(k % 32)"),
+    (((A * 64 + K) // 32) * 32 + (A * 64 + K) % 32, "(k + (i * 64))"),
     ((K // 16) * 16 + K % 16, "k"),
     (((K // 16) % 2) * 16 + K % 16, "(k % 32)"),
     ((J // S) + (J % S), "j"),
@@ -33,14 +33,14 @@ KNOWN = [
     ((K % 32) // 8, "((k // 8) % 4)"),
     ((K % 32) % 8, "(k % 8)"),
     ((J // 4) // 3, "(j // 12)"),
-    ((I * 8 + K // 8) // 8, "i"),
+    ((A * 8 + K // 8) // 8, "i"),
     ((J * 4 + K // 16) // 4, "j"),
     ((S * 64) // 64, "s"),
     ((S * T * 4) // (T * 2), "(s * 2)"),
-    ((I + 70) // 64, "1"),
-    (I - I, "0"),
-    ((I + 3) - 3, "i"),
-    (call("min", I, i32(9)), "i"),
+    ((A + 70) // 64, "1"),
+    (A - A, "0"),
+    ((A + 3) - 3, "i"),
+    (call("min", A, i32(9)), "i"),
     (call("max", J, i32(0)), "j"),
 ]
 
@@ -51,33 +51,33 @@ def test_known_forms(expr: Expr, expected: str) -> None:
 
 
 def test_an_axis_of_extent_one_is_its_only_coordinate() -> None:
-    assert simplify(I * 8 + J, {"i": i32(1), "j": i32(8)}) == J
+    assert simplify(A * 8 + J, {"i": i32(1), "j": i32(8)}) == J
 
 
 def test_a_product_of_axes_is_left_alone() -> None:
-    assert show(simplify((I * J) // 7, EXTENTS)) == "((i * j) // 7)"
+    assert show(simplify((A * J) // 7, EXTENTS)) == "((i * j) // 7)"
 
 
 @pytest.mark.parametrize(
     ("cond", "expected"),
     [
-        (lt(I, i32(6)), True), (lt(I, i32(5)), None), (lt(J, S), True), (call("ge", I, i32(0)), True),
-        (call("gt", I, i32(5)), False), (call("le", J, S), True), (call("eq", J, S), False),
-        (call("ne", I, i32(6)), True), (call("eq", I, I), True), (lt(J + 1, S), None), (lt(J, S + T), True),
+        (lt(A, i32(6)), True), (lt(A, i32(5)), None), (lt(J, S), True), (call("ge", A, i32(0)), True),
+        (call("gt", A, i32(5)), False), (call("le", J, S), True), (call("eq", J, S), False),
+        (call("ne", A, i32(6)), True), (call("eq", A, A), True), (lt(J + 1, S), None), (lt(J, S + T), True),
     ],
 )  # fmt: skip
 def test_comparisons_within_the_ranges(cond: Expr, expected: bool | None) -> None:
-    chosen = Simplifier(EXTENTS).body(select(cond, Load("a", (I,), DType.F32), Load("b", (I,), DType.F32)))
+    chosen = Simplifier(EXTENTS).body(select(cond, Load("a", (A,), DType.F32), Load("b", (A,), DType.F32)))
     name = {True: "a", False: "b"}
     assert (chosen.tensor if isinstance(chosen, Load) else None) == (None if expected is None else name[expected])
 
 
 def test_coordinates_of_loads_are_simplified_inside_values() -> None:
-    value = Load("x", ((I * 64 + K) // 64, (I * 64 + K) % 64), DType.F32) + 1.0
+    value = Load("x", ((A * 64 + K) // 64, (A * 64 + K) % 64), DType.F32) + 1.0
     assert show(Simplifier(EXTENTS).body(value)) == "(x[i, k] + 1)"
 
 
-LEAVES = st.sampled_from([I, J, K, S]) | st.integers(0, 9).map(i32)
+LEAVES = st.sampled_from([A, J, K, S]) | st.integers(0, 9).map(i32)
 DIVISORS = st.sampled_from([i32(1), i32(2), i32(3), i32(4), i32(8), i32(64), S, S * 4, S + 1])
 
 

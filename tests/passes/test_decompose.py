@@ -35,7 +35,8 @@ def comps(traced: Traced) -> list[str]:
          "matmul[i0:7, i1:5] = sum[k0:13] (x0[i0, k0] * x1[k0, i1])"),
         ("x0 = torch.randn(2, 6, 8); w = torch.randn(8, 8); F.linear(x0, w)",
          "linear[i0:2, i1:6, i2:8] = sum[k0:8] (x0[i0, i1, k0] * w[i2, k0])"),
-        ("x0 = torch.randn(2, 6, 8); w = torch.randn(4, 8); torch.mm(x0.view(12, 8), w.t()).view(2, 6, 4).relu().view(12, 4)",
+        ("x0 = torch.randn(2, 6, 8); w = torch.randn(4, 8); "
+         "torch.mm(x0.view(12, 8), w.t()).view(2, 6, 4).relu().view(12, 4)",
          "mm[i0:12, i1:4] = sum[k0:8] (x0[(i0 // 6), (i0 % 6), k0] * w[i1, k0])"),
         ("q = torch.randn(2, 3, 4, 8); k = torch.randn(2, 3, 5, 8); "
          "torch.bmm(q.reshape(6, 4, 8), k.reshape(6, 5, 8).transpose(1, 2))",
@@ -88,7 +89,9 @@ def test_origins_name_the_operations() -> None:
 
 
 def test_what_no_output_needs_is_dropped() -> None:
-    traced = trace_snippet("x = torch.randn(4, 8); y = x.exp(); z = torch.ops.aten.native_layer_norm(x, [8], None, None, 1e-5); z[0]")
+    traced = trace_snippet(
+        "x = torch.randn(4, 8); y = x.exp(); z = torch.ops.aten.native_layer_norm(x, [8], None, None, 1e-5); z[0]"
+    )
     assert {comp.origin for comp in traced.region.comps} == {("native_layer_norm",)}
     assert len(traced.region.comps) == 2
 
@@ -143,7 +146,8 @@ def test_special_values_behave_as_in_torch() -> None:
     traced = trace_snippet(
         "x = torch.tensor([0.0, -0.0, float('inf'), -float('inf'), float('nan'), 1.0, -1.0, 88.0])\n"
         "1 / x, torch.sign(x), x.relu(), x.clamp(-1, 1), x.neg(), torch.softmax(x[5:], 0), "
-        "torch.softmax(x[:3], 0), x.amax(), x.argmax(), torch.logsumexp(x[:3], 0), F.gelu(x[5:]), x.floor(), x == x, x.abs(), "
+        "torch.softmax(x[:3], 0), x.amax(), x.argmax(), torch.logsumexp(x[:3], 0), F.gelu(x[5:]), x.floor(), x == x, "
+        "x.abs(), "
         "torch.where(x > 0, x, 0.0), x * 0, x.isnan(), F.softplus(x), x.pow(2), x.sqrt(), x.round()"
     )
     inputs = traced.inputs()
@@ -221,11 +225,16 @@ torch.tanh(pool(y[:, 0])), F.log_softmax(y, -1).to(torch.bfloat16)
 def test_a_qwen3_layer() -> None:
     traced = trace_snippet(QWEN3_LAYER)
     agree(traced)
-    agree(trace_snippet(QWEN3_LAYER, [DynamicSpec("seq_len", "ids", 1), DynamicSpec("seq_len", "positions", 1)]), {"seq_len": 5})
+    agree(
+        trace_snippet(QWEN3_LAYER, [DynamicSpec("seq_len", "ids", 1), DynamicSpec("seq_len", "positions", 1)]),
+        {"seq_len": 5},
+    )
 
 
 def test_a_half_precision_qwen3_layer() -> None:
-    source = QWEN3_LAYER.replace("layer(embed(ids), positions)", "layer.half(); embed.half(); layer(embed(ids), positions)")
+    source = QWEN3_LAYER.replace(
+        "layer(embed(ids), positions)", "layer.half(); embed.half(); layer(embed(ids), positions)"
+    )
     agree(trace_snippet(source), tolerance=2e-2)
 
 
@@ -242,3 +251,7 @@ def test_coordinates_use_only_axes_and_symbols_in_scope() -> None:
             for node in (n for i in load.index for n in _nodes(i)):
                 if isinstance(node, Var):
                     assert node.name in names
+
+
+def test_a_constant_of_half_precision_is_rounded_before_it_is_used() -> None:
+    agree(trace_snippet("x = torch.randn(4); x * torch.full((4,), 0.1, dtype=torch.float16).float()"), tolerance=0)

@@ -1,8 +1,20 @@
 """The operation table: one row an ATen operation, split over files by kind."""
 
-from emmy.passes.ops import composite, contraction, creation, index, pointwise, reduction
+from emmy.passes.ops import composite, contraction, conversion, creation, index, pointwise, reduction
 from emmy.passes.ops.core import OPS, Builder, Op, Sample, T, Val
 
 __all__ = [
-    "OPS", "Builder", "Op", "Sample", "T", "Val", "composite", "contraction", "creation", "index", "pointwise", "reduction",
-]  # fmt: skip
+    "OPS",
+    "Builder",
+    "Op",
+    "Sample",
+    "T",
+    "Val",
+    "composite",
+    "contraction",
+    "conversion",
+    "creation",
+    "index",
+    "pointwise",
+    "reduction",
+]

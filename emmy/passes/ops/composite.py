@@ -20,7 +20,6 @@ from emmy.passes.ops.core import (
     const,
     convert,
     drop,
-    insert,
     row,
     sample,
 )
@@ -29,7 +28,7 @@ from emmy.passes.ops.reduction import count, kept, moments, reduced
 
 
 def softmax(b: Builder, value: Val, dim: int, log: bool, safe: bool = False, tag: str = "") -> Val:
-    """``exp(x - m) / l``, or its logarithm, over axis ``dim``. ``safe``: a row of nothing but -inf gives zeros, not NaN."""
+    """``exp(x - m) / l``, or its logarithm, over axis ``dim``. ``safe``: a row of only -inf gives zeros, not NaN."""
     kind = value.dtype
     if not value.rank:
         wide = value.view((ONE,), lambda c: ())
@@ -86,7 +85,9 @@ def _layer_norm_only(b: Builder, **args: Any) -> Val:
     return _layer_norm(b, **args)[0]
 
 
-def _rms_norm(b: Builder, input: Val, normalized_shape: Any, weight: Val | None = None, eps: float | None = None) -> Val:
+def _rms_norm(
+    b: Builder, input: Val, normalized_shape: Any, weight: Val | None = None, eps: float | None = None
+) -> Val:
     first = input.rank - len(normalized_shape)
     over = tuple(range(first, input.rank))
     kind = input.dtype
@@ -123,8 +124,17 @@ def _group_norm(b: Builder, input: Val, num_groups: int, weight: Val | None = No
     return b.map(input.shape, input.dtype, element)
 
 
-def _batch_norm(b: Builder, input: Val, weight: Val | None = None, bias: Val | None = None, running_mean: Val | None = None,
-                running_var: Val | None = None, training: bool = False, eps: float = 1e-5, **_: Any) -> Val:  # fmt: skip
+def _batch_norm(
+    b: Builder,
+    input: Val,
+    weight: Val | None = None,
+    bias: Val | None = None,
+    running_mean: Val | None = None,
+    running_var: Val | None = None,
+    training: bool = False,
+    eps: float = 1e-5,
+    **_: Any,
+) -> Val:
     if training or running_mean is None or running_var is None:
         raise b.refuse("batch_norm in training mode updates its statistics; call .eval() on the module")
     mean, var = running_mean, running_var
@@ -142,8 +152,8 @@ def _attention(b: Builder, query: Val, key: Val, value: Val, attn_mask: Val | No
                is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Val:  # fmt: skip
     """Scores by a contraction, scale and mask, softmax, a contraction with the values.
 
-    Heads that share keys and values (grouped heads) read them at ``head // group``. Position i sees positions ``j <= i``
-    when causal. A row that is masked throughout gives zeros.
+    Heads that share keys and values (grouped heads) read them at ``head // group``. Position i sees positions
+    ``j <= i`` when causal. A row that is masked throughout gives zeros.
     """
     if dropout_p:
         raise b.refuse("dropout in attention is random; pass dropout_p=0.0")
@@ -155,7 +165,11 @@ def _attention(b: Builder, query: Val, key: Val, value: Val, attn_mask: Val | No
         raise b.refuse("the head dimension is symbolic; pass scale=")
     factor = scale if scale is not None else 1 / math.sqrt(int(depth.value)) if isinstance(depth, Const) else 1.0
     raw = contract(b, query, transposed(key), "qk")
-    mask = None if attn_mask is None else attn_mask.over((*broadcast(raw.shape[:-2], attn_mask.shape[:-2]), *raw.shape[-2:]))
+    mask = (
+        None
+        if attn_mask is None
+        else attn_mask.over((*broadcast(raw.shape[:-2], attn_mask.shape[:-2]), *raw.shape[-2:]))
+    )
 
     def score(c: Coords) -> Expr:
         s = raw.at(c) * factor
@@ -204,16 +218,40 @@ _NORM: dict[str, Any] = {"input": _X, "normalized_shape": (4,), "weight": T((4,)
 row("aten.native_layer_norm.default", "composite", _layer_norm,
     [sample(SINGLE, DType.F64, **_NORM, eps=1e-5),
      sample(SINGLE, input=_X, normalized_shape=(7, 4), weight=None, bias=None, eps=1e-3)])  # fmt: skip
-row("aten.layer_norm.default", "composite", _layer_norm_only,
-    [sample(**_NORM), sample(SINGLE, input=_X, normalized_shape=(7, 4)), sample(SINGLE, input=T((5, 1)), normalized_shape=(1,))])  # fmt: skip
+row(
+    "aten.layer_norm.default",
+    "composite",
+    _layer_norm_only,
+    [
+        sample(**_NORM),
+        sample(SINGLE, input=_X, normalized_shape=(7, 4)),
+        sample(SINGLE, input=T((5, 1)), normalized_shape=(1,)),
+    ],
+)
 row("aten.rms_norm.default", "composite", _rms_norm,
     [sample(input=_X, normalized_shape=(4,), weight=T((4,)), eps=1e-6), sample(input=_X, normalized_shape=(7, 4)),
      sample(SINGLE, input=T((5, 1)), normalized_shape=(1,))])  # fmt: skip
 row("aten.group_norm.default", "composite", _group_norm,
     [sample(SINGLE, input=T((2, 6, 5)), num_groups=3, weight=T((6,)), bias=T((6,)))])  # fmt: skip
-row("aten.batch_norm.default", "composite", _batch_norm,
-    [sample(SINGLE, input=T((2, 6, 5)), weight=T((6,)), bias=T((6,)), running_mean=T((6,)), running_var=T((6,), low=0.5),
-            training=False, momentum=0.1, eps=1e-5, cudnn_enabled=False)])  # fmt: skip
+row(
+    "aten.batch_norm.default",
+    "composite",
+    _batch_norm,
+    [
+        sample(
+            SINGLE,
+            input=T((2, 6, 5)),
+            weight=T((6,)),
+            bias=T((6,)),
+            running_mean=T((6,)),
+            running_var=T((6,), low=0.5),
+            training=False,
+            momentum=0.1,
+            eps=1e-5,
+            cudnn_enabled=False,
+        )
+    ],
+)
 _Q, _KV = T((2, 4, 5, 8)), T((2, 4, 7, 8))
 _QKV: dict[str, Any] = {"query": _Q, "key": _KV, "value": _KV}
 _GROUPED: dict[str, Any] = {"query": _Q, "key": T((2, 2, 7, 8)), "value": T((2, 2, 7, 8))}
@@ -223,7 +261,9 @@ row("aten.scaled_dot_product_attention.default", "composite", _attention,
      sample(SINGLE, **_QKV, attn_mask=T((2, 4, 5, 7), DType.BOOL), scale=0.3),
      sample(SINGLE, query=T((5, 8)), key=T((7, 8)), value=T((7, 3))),
      sample(SINGLE, query=T((1, 1, 1, 8)), key=T((1, 1, 1, 8)), value=T((1, 1, 1, 8)), is_causal=True)])  # fmt: skip
-row("aten.cumsum.default", "composite", _cumulative,
-    [sample(FLOATS, DType.I64, x=_X, dim=1), sample(SINGLE, x=T((1,)), dim=0), sample(DType.I64, x=T((0, 3)), dim=0)])  # fmt: skip
-
-__all__ = ["ONE", "insert", "softmax"]
+row(
+    "aten.cumsum.default",
+    "composite",
+    _cumulative,
+    [sample(FLOATS, DType.I64, x=_X, dim=1), sample(SINGLE, x=T((1,)), dim=0), sample(DType.I64, x=T((0, 3)), dim=0)],
+)

@@ -109,9 +109,17 @@ row("aten.dot.default", "contraction", _product, _products("x", "tensor", ((7,),
 row("aten.matmul.default", "contraction", _product,
     _products("x", "other", ((7, 13), (13, 5)), ((2, 3, 5, 7), (2, 3, 7, 2)), ((4, 1, 2, 3), (5, 3, 2)), ((3,), (3,)),
               ((3,), (3, 2)), ((2, 3), (3,)), ((4, 2, 3), (3,)), ((3,), (4, 3, 2)), ((2, 3, 4), (4, 5))))  # fmt: skip
-row("aten.linear.default", "contraction", _linear,
-    (sample(input=T((2, 3, 7)), weight=T((5, 7)), bias=T((5,))), sample(input=T((3, 7)), weight=T((5, 7))),
-     sample(SINGLE, input=T((7,)), weight=T((5, 7)), bias=T((5,))), sample(SINGLE, input=T((0, 7)), weight=T((5, 7)))))  # fmt: skip
+row(
+    "aten.linear.default",
+    "contraction",
+    _linear,
+    (
+        sample(input=T((2, 3, 7)), weight=T((5, 7)), bias=T((5,))),
+        sample(input=T((3, 7)), weight=T((5, 7))),
+        sample(SINGLE, input=T((7,)), weight=T((5, 7)), bias=T((5,))),
+        sample(SINGLE, input=T((0, 7)), weight=T((5, 7))),
+    ),
+)
 row("aten.addmm.default", "contraction", _addmm,
     (sample(TYPES, x=T((5,)), mat1=T((3, 7)), mat2=T((7, 5))),
      sample(SINGLE, x=T((3, 5)), mat1=T((3, 7)), mat2=T((7, 5)), beta=0.5, alpha=2)))  # fmt: skip

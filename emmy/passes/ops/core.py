@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from emmy.errors import UnsupportedOp
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Const, Expr, Load, Number, cast, i32
 from emmy.ir.graph import Node
 from emmy.ir.nest import Axis, Comp, Tensor
+from emmy.ir.scalar import round_bf16
 from emmy.ir.simplify import Simplifier
 
 Shape = tuple[Expr, ...]
@@ -51,9 +54,7 @@ class Val:
         stretched = tuple(own == ONE and out != ONE for own, out in zip(self.shape, shape[skip:], strict=True))
         if skip == 0 and not any(stretched):
             return self
-        return self.view(
-            shape, lambda c: tuple(ZERO if s else i for i, s in zip(c[skip:], stretched, strict=True))
-        )
+        return self.view(shape, lambda c: tuple(ZERO if s else i for i, s in zip(c[skip:], stretched, strict=True)))
 
 
 def const(value: Number, dtype: DType) -> Const:
@@ -70,11 +71,15 @@ def convert(value: Expr, dtype: DType) -> Expr:
 
 def rounded(value: Expr, dtype: DType) -> Expr:
     """``value`` as a tensor of ``dtype`` would hold it, in the compute type (a 16-bit float: down and up again)."""
+    if isinstance(value, Const) and dtype in (DType.F16, DType.BF16):
+        with np.errstate(over="ignore"):
+            held = round_bf16(np.float32(value.value)).item() if dtype == DType.BF16 else np.float16(value.value)
+        return Const(float(held), dtype.compute)
     return cast(cast(value, dtype), dtype.compute)
 
 
 def promote(operands: Iterable[Val | Number | Expr]) -> DType:
-    """torch's result type: the kind of the strongest operand; sizes count among tensors of that kind, then 0-d, then numbers."""
+    """torch's result type: the strongest operand's kind; tensors decide the size before 0-d ones and numbers."""
     ranked: list[tuple[int, int, DType]] = []
     for operand in operands:
         if isinstance(operand, Val):
@@ -235,7 +240,7 @@ SINGLE = (DType.F32,)
 
 
 def sample(*dtypes: Any, **args: Any) -> Sample:
-    """A sample; the types may be given singly or as (nested) groups and default to all floats. ``x`` stands for ``self``."""
+    """A sample; types come singly or in (nested) groups and default to all floats. ``x`` stands for ``self``."""
     renamed = tuple(("self" if name == "x" else name, value) for name, value in args.items())
     return Sample(renamed, tuple(_flat(dtypes)) or FLOATS)
 
@@ -321,7 +326,6 @@ def normalised(expr: Expr) -> Expr:
 def as_index(value: Expr) -> Expr:
     """A value used as coordinate."""
     return cast(value, DType.I32)
-
 
 
 __all__ = [

@@ -53,7 +53,12 @@ _LIKE: dict[str, Any] = {"x": T((3, 5))}
 row("aten.full.default", "creation", _full,
     (sample(NONE, size=(2, 3), fill_value=1.5), sample(NONE, size=(), fill_value=7),
      sample(NONE, size=(3,), fill_value=True), sample(NONE, size=(3,), fill_value=0.1, dtype=DType.F16)))  # fmt: skip
-row("aten.full_like.default", "creation", _full, (sample(**_LIKE, fill_value=0.3), sample(NONE, **_LIKE, fill_value=2, dtype=DType.I64)))
+row(
+    "aten.full_like.default",
+    "creation",
+    _full,
+    (sample(**_LIKE, fill_value=0.3), sample(NONE, **_LIKE, fill_value=2, dtype=DType.I64)),
+)
 row("aten.zeros_like.default", "creation", _zeros, (sample(**_LIKE),))
 row("aten.ones_like.default", "creation", _ones, (sample(**_LIKE),))
 row("aten.zeros.default", "creation", _zeros, (sample(NONE, size=(2, 3)), sample(NONE, size=(0,), dtype=DType.I64)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from emmy.ir.dtype import DType
-from emmy.ir.expr import Const, Expr, both, call, cast, floordiv, i32, lt, mod, select
+from emmy.ir.expr import Const, Expr, both, call, floordiv, i32, lt, mod, select
 from emmy.passes.ops.core import (
     INTS,
     ONE,
@@ -150,7 +150,8 @@ def _select(b: Builder, self: Val, dim: int, index: Any) -> Val:
 
 def _pieces(b: Builder, self: Val, dim: int) -> tuple[Val, ...]:
     assert b.node is not None
-    at, start, out = axis(dim, self.rank), ZERO, []
+    at, out = axis(dim, self.rank), []
+    start: Expr = ZERO
     for result in b.node.results:
         out.append(sliced(self, at, start, 1, result.shape[at]))
         start = normalised(start + result.shape[at])
@@ -164,9 +165,7 @@ def _split(b: Builder, self: Val, dim: int = 0, **_: Any) -> tuple[Val, ...]:
 def _unbind(b: Builder, self: Val, dim: int = 0) -> tuple[Val, ...]:
     assert b.node is not None
     at = axis(dim, self.rank)
-    return tuple(
-        self.view(drop(self.shape, (at,)), lambda c, n=n: insert(c, (at,), (i32(n),))) for n in range(len(b.node.results))
-    )
+    return tuple(_select(b, self, at, n) for n in range(len(b.node.results)))
 
 
 def joined(b: Builder, parts: tuple[Val, ...], dim: int) -> Val:
@@ -198,9 +197,7 @@ def _stack(b: Builder, tensors: tuple[Val, ...], dim: int = 0) -> Val:
 
 def _flip(b: Builder, self: Val, dims: tuple[int, ...]) -> Val:
     turned = {axis(d, self.rank) for d in dims}
-    return self.view(
-        self.shape, lambda c: tuple(self.shape[n] - 1 - i if n in turned else i for n, i in enumerate(c))
-    )
+    return self.view(self.shape, lambda c: tuple(self.shape[n] - 1 - i if n in turned else i for n, i in enumerate(c)))
 
 
 def _roll(b: Builder, self: Val, shifts: tuple[int, ...], dims: tuple[int, ...] = ()) -> Val:
@@ -230,7 +227,9 @@ def _repeat(b: Builder, self: Val, repeats: tuple[Any, ...]) -> Val:
     lead = len(repeats) - self.rank
     return self.view(
         b.out.shape,
-        lambda c: tuple(mod(i, extent) if r != 1 else i for i, extent, r in zip(c[lead:], self.shape, repeats[lead:], strict=True)),
+        lambda c: tuple(
+            mod(i, extent) if r != 1 else i for i, extent, r in zip(c[lead:], self.shape, repeats[lead:], strict=True)
+        ),
     )
 
 
@@ -269,9 +268,7 @@ def _embedding(b: Builder, weight: Val, indices: Val, **_: Any) -> Val:
 def _index_select(b: Builder, self: Val, dim: int, index: Val) -> Val:
     at = axis(dim, self.rank)
     flat = index if index.rank else index.view((ONE,), lambda c: ())
-    return b.map(
-        b.out.shape, b.out.dtype, lambda c: self.at((*c[:at], as_index(flat.at((c[at],))), *c[at + 1 :]))
-    )
+    return b.map(b.out.shape, b.out.dtype, lambda c: self.at((*c[:at], as_index(flat.at((c[at],))), *c[at + 1 :])))
 
 
 def _gather(b: Builder, self: Val, dim: int, index: Val, **_: Any) -> Val:
@@ -289,7 +286,7 @@ def _index(b: Builder, self: Val, indices: tuple[Val | None, ...]) -> Val:
     shape = b.out.shape[lead : lead + rank]
 
     def element(c: Coords) -> Expr:
-        chosen, kept = c[lead : lead + rank], list((*c[:lead], *c[lead + rank :]))
+        chosen, kept = c[lead : lead + rank], [*c[:lead], *c[lead + rank :]]
         at = []
         for n in range(self.rank):
             index = indices[n] if n < len(indices) else None
@@ -333,15 +330,24 @@ _view_row("aten.unsqueeze.default", _unsqueeze, {"dim": 0}, {"dim": -1}, {"dim":
 _view_row("aten.squeeze.dims", _squeeze, {"x": T((1, 5, 1)), "dim": (0, 1, 2)})
 _view_row("aten.squeeze.dim", _squeeze, {"x": T((1, 5, 1)), "dim": -1}, {"dim": 0})
 _view_row("aten.squeeze.default", _squeeze, {"x": T((1, 5, 1))})
-_view_row("aten.slice.Tensor", _slice, {"dim": 1, "start": 1, "end": 4}, {"dim": -1, "start": -3, "end": LAST, "step": 2},
-          {"dim": 0, "start": 2, "end": 2}, {"dim": 0, "end": -1}, {"dim": 1, "start": -99, "end": 99})  # fmt: skip
+_view_row(
+    "aten.slice.Tensor",
+    _slice,
+    {"dim": 1, "start": 1, "end": 4},
+    {"dim": -1, "start": -3, "end": LAST, "step": 2},
+    {"dim": 0, "start": 2, "end": 2},
+    {"dim": 0, "end": -1},
+    {"dim": 1, "start": -99, "end": 99},
+)
 _view_row("aten.select.int", _select, {"dim": 0, "index": -1}, {"dim": 1, "index": 2})
 _view_row("aten.split.Tensor", _split, {"split_size": 2, "dim": 1}, {"split_size": 3})
 _view_row("aten.split_with_sizes.default", _split, {"split_sizes": (1, 3, 1), "dim": 1})
 _view_row("aten.chunk.default", _split, {"chunks": 2, "dim": -1}, {"chunks": 3, "dim": 1})
 _view_row("aten.unbind.int", _unbind, {}, {"dim": 1})
 _view_row("aten.flip.default", _flip, {"dims": (0, 2)}, {"x": T((0, 2)), "dims": (0,)})
-_view_row("aten.roll.default", _roll, {"shifts": (1,), "dims": (1,)}, {"shifts": (-2, 7), "dims": (0, 1)}, {"shifts": (11,)})
+_view_row(
+    "aten.roll.default", _roll, {"shifts": (1,), "dims": (1,)}, {"shifts": (-2, 7), "dims": (0, 1)}, {"shifts": (11,)}
+)
 _view_row("aten.repeat.default", _repeat, {"repeats": (2, 1, 3)}, {"repeats": (2, 1, 1, 2)}, {"repeats": (0, 1, 1)})
 _PARTS = (T((3, 2)), T((3, 1)), T((3, 4)))
 row("aten.cat.default", "index", _cat,
@@ -353,17 +359,33 @@ row("aten.constant_pad_nd.default", "index", _pad,
     (sample(x=_X, pad=(1, 2), value=0.5), sample(x=_X, pad=(0, 1, 2, 0)), sample(INTS, x=_X, pad=(0, 0, 1, 1), value=3),
      sample(x=_X, pad=(-1, 1, 0, -2)), sample(x=T((0, 2)), pad=(0, 0, 1, 2))))  # fmt: skip
 _IDS = T((2, 3), DType.I64, 0, 6)
-row("aten.embedding.default", "index", _embedding,
-    (sample(weight=T((7, 5)), indices=_IDS), sample(weight=T((7, 5)), indices=T((4,), DType.I32, 0, 6), padding_idx=0)))  # fmt: skip
-row("aten.index_select.default", "index", _index_select,
-    (sample(x=T((3, 7)), dim=-1, index=T((4,), DType.I64, 0, 6)), sample(x=T((3, 7)), dim=0, index=T((), DType.I64, 0, 2))))  # fmt: skip
-row("aten.gather.default", "index", _gather,
-    (sample(x=T((3, 7)), dim=1, index=T((2, 4), DType.I64, 0, 6)), sample(x=T((3, 7)), dim=0, index=T((2, 4), DType.I64, 0, 2))))  # fmt: skip
+row(
+    "aten.embedding.default",
+    "index",
+    _embedding,
+    (sample(weight=T((7, 5)), indices=_IDS), sample(weight=T((7, 5)), indices=T((4,), DType.I32, 0, 6), padding_idx=0)),
+)
+row(
+    "aten.index_select.default",
+    "index",
+    _index_select,
+    (
+        sample(x=T((3, 7)), dim=-1, index=T((4,), DType.I64, 0, 6)),
+        sample(x=T((3, 7)), dim=0, index=T((), DType.I64, 0, 2)),
+    ),
+)
+row(
+    "aten.gather.default",
+    "index",
+    _gather,
+    (
+        sample(x=T((3, 7)), dim=1, index=T((2, 4), DType.I64, 0, 6)),
+        sample(x=T((3, 7)), dim=0, index=T((2, 4), DType.I64, 0, 2)),
+    ),
+)
 row("aten.index.Tensor", "index", _index,
     (sample(x=_X, indices=(T((2,), DType.I64, -3, 2),)), sample(x=_X, indices=(None, T((2, 3), DType.I64, -5, 4))),
      sample(x=_X, indices=(T((2, 1), DType.I64, 0, 2), T((3,), DType.I64, 0, 4))),
      sample(x=_X, indices=(T((2,), DType.I64, 0, 2), None, T((2,), DType.I64, 0, 3)))))  # fmt: skip
 row("aten.tril.default", "index", _triangle("le"), (sample(x=T((2, 5, 4))), sample(x=T((5, 5)), diagonal=-1)))
 row("aten.triu.default", "index", _triangle("ge"), (sample(x=T((2, 5, 4))), sample(x=T((5, 5)), diagonal=1)))
-
-__all__ = ["cast", "joined", "permuted", "reshaped", "sliced"]

@@ -20,16 +20,13 @@ from emmy.passes.ops.core import (
     convert,
     promote,
     row,
-    rounded,
     sample,
 )
 
 BOOL = (DType.BOOL,)
 
 
-def elementwise(
-    fn: Callable[..., Expr], attrs: tuple[str, ...] = (), types: str = "out"
-) -> Callable[..., Val]:
+def elementwise(fn: Callable[..., Expr], attrs: tuple[str, ...] = (), types: str = "out") -> Callable[..., Val]:
     """The builder of a pointwise row.
 
     fn: given the operands' expressions in one compute type and the attributes ``attrs`` as they are.
@@ -266,9 +263,15 @@ def _two(name: str, fn: Callable[..., Expr], *dtypes: Any, low: float = -2.0, hi
         samples += binary_samples(*dtypes, low=low, high=high, **more)
     row(f"aten.{name}.Tensor", "pointwise", build, samples)
     if scalar:
-        row(f"aten.{name}.Scalar", "pointwise", build,
-            (*unary_samples(*dtypes, low=low, high=high, other=number),
-             *(s for more in extra for s in unary_samples(*dtypes, low=low, high=high, other=number, **more))))  # fmt: skip
+        row(
+            f"aten.{name}.Scalar",
+            "pointwise",
+            build,
+            (
+                *unary_samples(*dtypes, low=low, high=high, other=number),
+                *(s for more in extra for s in unary_samples(*dtypes, low=low, high=high, other=number, **more)),
+            ),
+        )
 
 
 _two("add", _add, FLOATS, INTS, attrs=("alpha",), number=2, extra=({"alpha": 2},))
@@ -292,8 +295,12 @@ _power = elementwise(_pow)
 row("aten.pow.Tensor_Scalar", "pointwise", _power,
     [s for e in (2, 3, 0.5, -1, -0.5, 1, 2.5, 0) for s in unary_samples(FLOATS, low=0.2, exponent=e)]
     + list(unary_samples(INTS, exponent=3)))  # fmt: skip
-row("aten.pow.Tensor_Tensor", "pointwise", _power,
-    (sample(x=T((3, 5), low=0.2), exponent=T((5,))), sample(SINGLE, x=T((1, 7), low=0.2), exponent=T((4, 1)))))  # fmt: skip
+row(
+    "aten.pow.Tensor_Tensor",
+    "pointwise",
+    _power,
+    (sample(x=T((3, 5), low=0.2), exponent=T((5,))), sample(SINGLE, x=T((1, 7), low=0.2), exponent=T((4, 1)))),
+)
 row("aten.pow.Scalar", "pointwise", _power, (sample(x=2.0, exponent=T((3, 5))),))
 for _name, _fn in (("maximum", "max"), ("minimum", "min")):
     row(f"aten.{_name}.default", "pointwise", elementwise(lambda x, y, fn=_fn: call(fn, x, y)),
@@ -358,8 +365,12 @@ def _masked_fill(b: Builder, self: Val, mask: Val, value: Val | float | int) -> 
     return _where(b, mask, value, self)
 
 
-row("aten.masked_fill.Scalar", "pointwise", _masked_fill,
-    (sample(x=T((3, 5)), mask=_MASK, value=-math.inf), sample(SINGLE, x=T((3, 5)), mask=T((5,), DType.BOOL), value=3)))  # fmt: skip
+row(
+    "aten.masked_fill.Scalar",
+    "pointwise",
+    _masked_fill,
+    (sample(x=T((3, 5)), mask=_MASK, value=-math.inf), sample(SINGLE, x=T((3, 5)), mask=T((5,), DType.BOOL), value=3)),
+)
 row("aten.masked_fill.Tensor", "pointwise", _masked_fill, (sample(x=T((3, 5)), mask=_MASK, value=T(())),))
 
 
@@ -372,8 +383,12 @@ def _clamp_build(b: Builder, self: Val, min: Any = None, max: Any = None) -> Val
     return elementwise(_clamp)(b, x=self, low=min, high=max)
 
 
-row("aten.clamp.default", "pointwise", _clamp_build,
-    (*unary_samples(FLOATS, INTS, min=-1, max=1), *unary_samples(FLOATS, min=0.5), *unary_samples(FLOATS, max=0.5)))  # fmt: skip
+row(
+    "aten.clamp.default",
+    "pointwise",
+    _clamp_build,
+    (*unary_samples(FLOATS, INTS, min=-1, max=1), *unary_samples(FLOATS, min=0.5), *unary_samples(FLOATS, max=0.5)),
+)
 row("aten.clamp.Tensor", "pointwise", _clamp_build, (sample(x=T((3, 5)), min=T((5,)), max=T((3, 1))),))
 row("aten.clamp_min.default", "pointwise", _clamp_build, unary_samples(FLOATS, INTS, min=0))
 row("aten.clamp_max.default", "pointwise", _clamp_build, unary_samples(FLOATS, INTS, max=1))
@@ -394,38 +409,3 @@ row("aten.lerp.Scalar", "pointwise", elementwise(lambda x, end, weight: x + (end
     (sample(x=T((3, 5)), end=T((3, 5)), weight=0.3),))  # fmt: skip
 row("aten.lerp.Tensor", "pointwise", elementwise(lambda x, end, weight: x + (end - x) * weight),
     (sample(x=T((3, 5)), end=T((3, 5)), weight=T((5,), low=0, high=0.4)),))  # fmt: skip
-
-
-# ------------------------------------------------------------------------------------------ conversions, identities
-
-
-def _same(b: Builder, self: Val, **_: Any) -> Val:
-    return self
-
-
-def _dropout(b: Builder, input: Val, p: float, train: bool | None) -> Val:
-    if train and p:
-        raise b.refuse("dropout in training mode is random; call .eval() on the module")
-    return input
-
-
-def _to(b: Builder, self: Val, **_: Any) -> Val:
-    """Widening is free and stays in the load; anything that rounds or changes kind is a computation."""
-    target = b.out.dtype
-    if target == self.dtype:
-        return self
-    if self.dtype.is_float and target in (DType.F32, DType.F64) and self.dtype != DType.F64:
-        return Val(self.shape, target, lambda c: convert(self.at(c), target))
-    return b.map(self.shape, target, lambda c: rounded(self.at(c), target))
-
-
-for _name in ("clone", "detach", "alias", "lift_fresh_copy", "contiguous"):
-    row(f"aten.{_name}.default", "index", _same, (sample(x=T((3, 5))),))
-row("aten.dropout.default", "index", _dropout, (sample(input=T((3, 5)), p=0.5, train=False),))
-_CASTS = [
-    sample(DType.F32, DType.F16, DType.BF16, DType.F64, DType.I64, DType.BOOL, x=T((3, 5), low=-9, high=9), dtype=target)
-    for target in (DType.F32, DType.F16, DType.BF16, DType.F64, DType.I64, DType.I32, DType.BOOL)
-]
-row("aten._to_copy.default", "pointwise", _to, _CASTS)
-row("aten.to.dtype", "pointwise", _to, _CASTS)
-row("aten.type_as.default", "pointwise", lambda b, self, other: _to(b, self), (sample(x=T((3,)), other=T((2,), DType.F16)),))

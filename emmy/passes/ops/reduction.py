@@ -11,7 +11,6 @@ from emmy.passes.ops.core import (
     INTS,
     ONE,
     SINGLE,
-    ZERO,
     Builder,
     Coords,
     T,
@@ -39,9 +38,7 @@ def reduced(
         held = value.at(insert(i, over, k))
         return convert(held, dtype) if before is None else before(held)
 
-    return b.reduce(
-        drop(value.shape, over), tuple(value.shape[d] for d in over), monoid, dtype, element, tag
-    )
+    return b.reduce(drop(value.shape, over), tuple(value.shape[d] for d in over), monoid, dtype, element, tag)
 
 
 def kept(value: Val, over: tuple[int, ...], keepdim: bool) -> Val:
@@ -86,7 +83,9 @@ def moments(b: Builder, value: Val, over: tuple[int, ...], dtype: DType) -> tupl
 
 
 def _variance(root: bool, with_mean: bool = False) -> Any:
-    def build(b: Builder, self: Val, dim: Any = None, correction: Any = 1, keepdim: bool = False, unbiased: Any = None) -> Any:
+    def build(
+        b: Builder, self: Val, dim: Any = None, correction: Any = 1, keepdim: bool = False, unbiased: Any = None
+    ) -> Any:
         over, kind = dims(dim, self.rank), b.out.dtype
         wide = self
         if not over:  # a scalar: one element along an axis of its own
@@ -188,9 +187,22 @@ for _name in ("amax", "amin"):
     row(f"aten.{_name}.default", "reduction", _plain(_name[1:]), _samples(FLOATS, INTS))
 for _name in ("max", "min"):
     row(f"aten.{_name}.default", "reduction", _plain(_name), [sample(FLOATS, INTS, x=_X)])
-    row(f"aten.{_name}.dim", "reduction", _extreme_at(_name, f"arg{_name}"), _samples(FLOATS, INTS, shapes=_single(_SHAPES)))
-    row(f"aten.arg{_name}.default", "reduction", _best(f"arg{_name}"),
-        [sample(FLOATS, INTS, x=_X), *_samples(FLOATS, shapes=_single(_SHAPES)), sample(SINGLE, x=T((5, 3)), dim=1, keepdim=True)])  # fmt: skip
+    row(
+        f"aten.{_name}.dim",
+        "reduction",
+        _extreme_at(_name, f"arg{_name}"),
+        _samples(FLOATS, INTS, shapes=_single(_SHAPES)),
+    )
+    row(
+        f"aten.arg{_name}.default",
+        "reduction",
+        _best(f"arg{_name}"),
+        [
+            sample(FLOATS, INTS, x=_X),
+            *_samples(FLOATS, shapes=_single(_SHAPES)),
+            sample(SINGLE, x=T((5, 3)), dim=1, keepdim=True),
+        ],
+    )
 for _name in ("any", "all"):
     _of = _plain(_name, _truth)
     row(f"aten.{_name}.default", "reduction", _of, [sample(BOOL, SINGLE, INTS, x=_X), sample(BOOL, x=T((0,)))])
@@ -205,5 +217,3 @@ row("aten.var_mean.correction", "reduction", _variance(False, True), _samples(FL
 row("aten.logsumexp.default", "reduction", _logsumexp, _samples(FLOATS))
 row("aten.linalg_vector_norm.default", "reduction", _norm,
     [*_samples(FLOATS), *(sample(x=_X, ord=o, dim=(1,)) for o in (1, float("inf")))])  # fmt: skip
-
-__all__ = ["ZERO", "count", "kept", "moments", "reduced"]
