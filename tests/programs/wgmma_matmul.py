@@ -71,14 +71,14 @@ def matmul(n: int, k: int, depth: int = 4) -> Kernel:
         *epilogue(n, m0, n0),
     ))  # fmt: skip
     roles = partition((ACC, jobs), (ring.name,), producer=(0, 4), consumer=(4, 4 * CONSUMERS), registers=(40, 232))
-    box = (TILE_M, TILE_K)
+    box, tiles_of = (TILE_M, TILE_K), (("a_tile", TILE_M), ("b_tile", TILE_N))
     return Kernel(
         "k_wgmma_matmul",
         (TensorMapParam("a_map", DType.F16, box, ROW_BYTES), TensorMapParam("b_map", DType.F16, box, ROW_BYTES),
          BufferParam("c", DType.F32, True), ScalarParam("m"), ScalarParam("blocks")),
         (128 * (1 + CONSUMERS), 1),
         (ring, roles),
-        (Shared("a_tile", DType.F16, depth * TILE_M * TILE_K, 1024), Shared("b_tile", DType.F16, depth * TILE_N * TILE_K, 1024)),
+        tuple(Shared(name, DType.F16, depth * rows * TILE_K, 1024) for name, rows in tiles_of),
         1,
     )  # fmt: skip
 

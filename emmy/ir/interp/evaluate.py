@@ -140,28 +140,35 @@ def register_index(strand: Strand, reg: Reg) -> tuple[int, ...]:
         if not 0 <= at < slots.values.shape[1 + k]:
             raise strand.fault(Misuse, f"register array {reg.name} has no slot {at} on axis {k}")
         index.append(at)
-    if len(index) != slots.values.ndim - 2:
+    if len(index) not in (slots.values.ndim - 2, slots.values.ndim - 3 if slots.values.shape[-1] == 1 else -1):
         raise strand.fault(Misuse, f"register array {reg.name} is indexed by {len(index)} of {slots.values.ndim - 2}")
     return tuple(index)
 
 
-def read_register(strand: Strand, reg: Reg) -> Array:
+def slot(strand: Strand, reg: Reg) -> tuple[Array, Mask]:
+    """(values, poison) of a slot, (threads, lanes), by reference.
+
+    A tile of a fragment that legalising made scalars is the last axis of its array.
+    """
     slots = strand.slots(reg.name)
-    at: Any = (slice(None), *register_index(strand, reg))
-    poison = slots.poison[at].any(axis=1) & strand.mask
-    if poison.any():
-        raise strand.fault(PoisonRead, f"thread {int(np.argmax(poison))} reads {reg.name}, which holds nothing")
-    values: Array = slots.values[at]
+    index: Any = (slice(None), *register_index(strand, reg))
+    values, poison = slots.values[index], slots.poison[index]
+    return (values[..., 0], poison[..., 0]) if values.ndim == 3 else (values, poison)
+
+
+def read_register(strand: Strand, reg: Reg) -> Array:
+    values, poison = slot(strand, reg)
+    bad = poison.any(axis=1) & strand.mask
+    if bad.any():
+        raise strand.fault(PoisonRead, f"thread {int(np.argmax(bad))} reads {reg.name}, which holds nothing")
     return values if reg.lanes > 1 else values[:, 0]
 
 
 def write_register(strand: Strand, reg: Reg, value: Any) -> None:
     """Sets a slot for the active threads, in the internal type."""
-    slots = strand.slots(reg.name)
-    at: Any = (slice(None), *register_index(strand, reg))
-    lanes = slots.values.shape[-1]
-    values = strand.threadwise(value, lanes) if lanes > 1 else strand.threadwise(value)[:, None]
-    target = slots.values[at]
-    target[strand.mask] = values[strand.mask]
-    slots.poison[at][strand.mask] = False
+    values, poison = slot(strand, reg)
+    lanes = values.shape[-1]
+    new = strand.threadwise(value, lanes) if lanes > 1 else strand.threadwise(value)[:, None]
+    values[strand.mask] = new[strand.mask]
+    poison[strand.mask] = False
     strand.touched.add(reg.name)

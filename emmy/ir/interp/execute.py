@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,15 @@ HANDLERS: dict[type[Stmt], Handler] = {}
 """Statements that never wait. Those of emmy.ir.fragment and emmy.ir.pipeline add themselves."""
 WAITING: dict[type[Stmt], Handler] = {}
 """Statements whose handler is a generator."""
+ENDINGS: list[Callable[[Strand], None]] = []
+"""What must hold when a strand has run to its end."""
+
+
+def run_strand(strand: Strand, body: tuple[Stmt, ...]) -> Waits:
+    """Runs a strand from beginning to end."""
+    yield from run_body(strand, body)
+    for check in ENDINGS:
+        check(strand)
 
 
 def run_body(strand: Strand, body: tuple[Stmt, ...]) -> Waits:

@@ -16,7 +16,7 @@ from emmy.ir.dtype import DType
 from emmy.ir.expr import Expr
 from emmy.ir.interp.errors import Deadlock, Divergence, Misuse, OutOfBounds
 from emmy.ir.interp.evaluate import condition, evaluate
-from emmy.ir.interp.execute import HANDLERS, WAITING, run_body
+from emmy.ir.interp.execute import ENDINGS, HANDLERS, WAITING, run_body, run_strand
 from emmy.ir.interp.machine import Strand
 from emmy.ir.interp.memory import Array, Memory
 from emmy.ir.pipeline import (
@@ -375,7 +375,7 @@ def _roles(strand: Strand, stmt: Roles) -> Waits:
         members[role.threads.start : role.threads.stop] = True
         covered += members
         inner = strand.fork(members & strand.mask, role.name)
-        running.append((inner, run_body(inner, role.body)))
+        running.append((inner, run_strand(inner, role.body)))
     if (covered != 1).any():
         raise strand.fault(Misuse, "roles do not partition the block")
     while running:
@@ -402,6 +402,21 @@ def _nothing(strand: Strand, stmt: BarrierFence) -> None:
     pass
 
 
+def _ended(strand: Strand) -> None:
+    if strand.copies or any(strand.copy_groups):
+        raise strand.fault(Misuse, "the kernel ends while asynchronous copies are in flight")
+    if strand.role:
+        return
+    for name, state in strand.block.state.items():
+        if isinstance(state, RingState):
+            for slot in state.slots:
+                if slot.step is not None:
+                    raise strand.fault(Misuse, f"step {slot.step} of ring {name} was never released")
+        elif isinstance(state, Mbarrier) and state.deliveries:
+            raise strand.fault(Misuse, f"the kernel ends while copies counted by mbarrier {name} are in flight")
+
+
+ENDINGS.append(_ended)
 HANDLERS.update({
     Ring: _ring, Commit: _commit, Release: _release, Copy: _copy, CopyCommit: _copy_commit, CopyWait: _copy_wait,
     TensorCopy: _tensor_copy, BarrierInit: _barrier_init, BarrierExpect: _barrier_expect,

@@ -10,7 +10,7 @@ import numpy as np
 import emmy.ir.interp.pipeline
 import emmy.ir.interp.tensor  # noqa: F401 - both add the statements they execute
 from emmy.ir.interp.errors import Deadlock, Misuse
-from emmy.ir.interp.execute import run_body
+from emmy.ir.interp.execute import run_strand
 from emmy.ir.interp.machine import Block, Pointer, Strand
 from emmy.ir.interp.memory import INTERNAL, Memory, global_memory, shared_memory
 from emmy.ir.kernel import BufferParam, Kernel, ScalarParam
@@ -64,5 +64,5 @@ def run_block(
     pointers = {name: Pointer(memory, np.int64(0)) for name, memory in (memories | block.shared).items()}
     everyone = np.ones(block.threads, dtype=bool)
     strand = Strand(block, everyone, everyone.copy(), {**names, **indices}, pointers, {})
-    for what in run_body(strand, kernel.body):
+    for what in run_strand(strand, kernel.body):
         raise strand.fault(Deadlock, f"nothing can end the wait for {what}")

@@ -11,8 +11,8 @@ import numpy as np
 from emmy.ir.expr import Reg
 from emmy.ir.fragment import ATOMS, WARP, WARPGROUP, Atom, Fragments, LdMatrix, Mma, Swizzle
 from emmy.ir.interp.errors import Divergence, Misuse, OutOfBounds, PoisonRead
-from emmy.ir.interp.evaluate import evaluate, read_register, register_index, write_register
-from emmy.ir.interp.execute import HANDLERS
+from emmy.ir.interp.evaluate import evaluate, read_register, slot, write_register
+from emmy.ir.interp.execute import ENDINGS, HANDLERS
 from emmy.ir.interp.machine import Registers, Strand
 from emmy.ir.interp.memory import INTERNAL, Array, Memory, rounded
 from emmy.ir.pipeline import AsyncFence, Matrix, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
@@ -125,8 +125,10 @@ def _operand(strand: Strand, matrix: Matrix, rows: int, atom: Atom) -> tuple[Mem
 def _read_operand(strand: Strand, matrix: Matrix, rows: int, atom: Atom, whole: tuple[Memory, Array, Array]) -> Array:
     memory, leaders, index = whole
     flat = index.reshape(len(leaders), -1)
-    for warp in range(4):  # each warp reads it; the first lane stands for its warp
-        values = strand.read(memory, leaders + warp * WARP, flat)
+    # each warp reads it. Its last lane stands for it: a release by another lane needs a barrier of the warp, as after
+    # ordinary reads
+    for last in range(WARP - 1, WARPGROUP, WARP):
+        values = strand.read(memory, leaders + last, flat)
     if memory.unfenced is not None and memory.unfenced[flat].any():
         raise strand.fault(Misuse, f"{atom.name} reads {memory.name} as threads wrote it",
                            hint="an AsyncFence and a barrier must come between")  # fmt: skip
@@ -141,14 +143,13 @@ def _wgmma(strand: Strand, stmt: Wgmma) -> None:
     a_reg = stmt.a if isinstance(stmt.a, Reg) else None
     a_at = None if isinstance(stmt.a, Reg) else _operand(strand, stmt.a, atom.m, atom)
     b_at = _operand(strand, stmt.b, atom.n, atom)
-    slots = strand.slots(stmt.c.name)
-    at: Any = (slice(None), *register_index(strand, stmt.c))
+    values, poison = slot(strand, stmt.c)
     mask = strand.mask.copy()
     wanted = strand.threadwise(evaluate(strand, stmt.accumulate))[mask]
     if (wanted != wanted[0]).any():
         raise strand.fault(Divergence, "whether to accumulate differs among threads")
     accumulate = bool(wanted[0])
-    if accumulate and slots.poison[at][mask].any() and stmt.c.name not in groups.registers:
+    if accumulate and poison[mask].any() and stmt.c.name not in groups.registers:
         raise strand.fault(PoisonRead, f"{atom.name} accumulates onto {stmt.c.name}, which holds nothing")
     groups.registers.add(stmt.c.name)
     active = mask.reshape(-1, WARPGROUP)[:, 0]
@@ -159,13 +160,19 @@ def _wgmma(strand: Strand, stmt: Wgmma) -> None:
         if a_at is not None and not isinstance(stmt.a, Reg):
             a = _read_operand(strand, stmt.a, atom.m, atom, a_at)
         b = _read_operand(strand, stmt.b, atom.n, atom, b_at)
-        before = gather(slots.values[at], atom, "c")[active] if accumulate else np.float32(0)
+        before = gather(values, atom, "c")[active] if accumulate else np.float32(0)
         with np.errstate(all="ignore"):
             tiles = rounded(before + np.matmul(a, b.swapaxes(1, 2)), atom.acc).astype(np.float32)
-        slots.values[at][mask] = scatter(tiles, atom, "c")
+        values[mask] = scatter(tiles, atom, "c")
 
     groups.open.append(finish)
-    slots.poison[at][mask] = True
+    poison[mask] = True
+
+
+def _ended(strand: Strand) -> None:
+    groups = _groups(strand)
+    if groups.open or groups.committed:
+        raise strand.fault(Misuse, "the kernel ends while warpgroup atoms are in flight")
 
 
 def _wgmma_fence(strand: Strand, stmt: WgmmaFence) -> None:
@@ -200,6 +207,7 @@ def _async_fence(strand: Strand, stmt: AsyncFence) -> None:
             memory.unfenced[:] = False
 
 
+ENDINGS.append(_ended)
 HANDLERS.update({
     Fragments: _fragments, Mma: _mma, LdMatrix: _ldmatrix, Wgmma: _wgmma, WgmmaFence: _wgmma_fence,
     WgmmaCommit: _wgmma_commit, WgmmaWait: _wgmma_wait, AsyncFence: _async_fence,

@@ -1,0 +1,119 @@
+"""Three hand-built kernels: right at ring level and expanded, verified, printed as expected, compiled by NVRTC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emmy.codegen import render
+from emmy.codegen.nvrtc import compile_cuda
+from emmy.ir.interp import TensorMap, run_kernel
+from emmy.ir.kernel import Kernel
+from emmy.ir.kernel_print import text
+from emmy.ir.kernel_verify import verify
+from emmy.passes.expand import expand
+from emmy.passes.legalize import legalize
+from tests.codegen.compilers import require_nvrtc
+from tests.codegen.expected import expect
+from tests.programs import attention, mma_matmul, wgmma_matmul
+
+EXPECTED = Path(__file__).parent / "expected"
+Half = np.float16
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel, the architectures it compiles for, and a run of it: (grid, arguments, output's name, oracle)."""
+
+    kernel: Kernel
+    architectures: tuple[str, ...]
+    case: Callable[[], tuple[tuple[int, ...], dict[str, Any], str, Any]]
+    tolerance: float
+
+
+def draw(*shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(Half)
+
+
+def mma_case() -> tuple[tuple[int, ...], dict[str, Any], str, Any]:
+    m, n, k = 70, 72, 80
+    a, b = draw(m, k), draw(k, n)
+    args = {"a": a, "b": b, "c": np.full((m, n), np.nan, np.float32), "m": m}
+    return mma_matmul.grid(m, n), args, "c", a.astype(np.float64) @ b.astype(np.float64)
+
+
+def wgmma_case() -> tuple[tuple[int, ...], dict[str, Any], str, Any]:
+    m, n, k = 200, 136, 320
+    a, b = draw(m, k), draw(n, k)
+    args = {"a_map": TensorMap(a, (128, 64), 128), "b_map": TensorMap(b, (128, 64), 128),
+            "c": np.full((m, n), np.nan, np.float32), "m": m, "blocks": 3}  # fmt: skip
+    return (3,), args, "c", a.astype(np.float64) @ b.astype(np.float64).T
+
+
+def attention_case() -> tuple[tuple[int, ...], dict[str, Any], str, Any]:
+    heads, s, d = 2, 100, attention.HEAD
+    q, k, v = draw(heads, s, d), draw(heads, s, d)[:, ::-1].copy(), draw(heads, s, d)[..., ::-1].copy()
+    scores = np.einsum("hsd,htd->hst", q.astype(np.float64), k.astype(np.float64)) * d**-0.5
+    scores = np.where(np.tril(np.ones((s, s), dtype=bool)), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    oracle = weights / weights.sum(-1, keepdims=True) @ v.astype(np.float64)
+    args = {"q": q, "k": k, "v": v, "out": np.full((heads, s, d), np.nan, Half), "s": s}
+    return (-(-s // attention.ROWS), heads), args, "out", oracle
+
+
+PROGRAMS = {
+    "mma_matmul": Program(mma_matmul.matmul(72, 80), ("sm_80", "sm_90a", "sm_120"), mma_case, 1e-4),
+    "wgmma_matmul": Program(wgmma_matmul.matmul(136, 320), ("sm_90a",), wgmma_case, 2e-4),
+    "attention": Program(attention.attention(), ("sm_80", "sm_90a"), attention_case, 2e-3),
+}
+
+
+@pytest.mark.parametrize("stage", ["rings", "expanded", "legalized"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_matches_the_oracle(name: str, stage: str) -> None:
+    program = PROGRAMS[name]
+    kernel = program.kernel if stage == "rings" else expand(program.kernel, "cuda")
+    verify(kernel)
+    if stage == "legalized":
+        kernel = legalize(kernel, "cuda")
+    grid, args, out, oracle = program.case()
+    run_kernel(kernel, grid, args)
+    np.testing.assert_allclose(args[out].astype(np.float64), oracle, atol=program.tolerance, rtol=program.tolerance)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_text(name: str) -> None:
+    kernel = PROGRAMS[name].kernel
+    expect(EXPECTED / f"{name}.kernel", text(kernel))
+    expect(EXPECTED / f"{name}.expanded", text(expand(kernel, "cuda")))
+    expect(EXPECTED / f"{name}.cu", render(kernel, "cuda"))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_nvrtc_compiles(name: str) -> None:
+    require_nvrtc()
+    for arch in PROGRAMS[name].architectures:
+        result = compile_cuda(render(PROGRAMS[name].kernel, "cuda"), arch)
+        assert result.cubin[:4] == b"\x7fELF"
+        assert not result.log, "no warnings"
+
+
+@pytest.mark.parametrize("m", [1, 64, 65])
+def test_one_kernel_for_every_size(m: int) -> None:
+    n, k = 72, 80
+    a, b = draw(m, k), draw(k, n)
+    c = np.full((m, n), np.nan, np.float32)
+    run_kernel(expand(PROGRAMS["mma_matmul"].kernel, "cuda"), mma_matmul.grid(m, n), {"a": a, "b": b, "c": c, "m": m})
+    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_any_depth(depth: int) -> None:
+    grid, args, out, oracle = mma_case()
+    run_kernel(expand(mma_matmul.matmul(72, 80, depth), "cuda"), grid, args)
+    np.testing.assert_allclose(args[out], oracle, atol=1e-4, rtol=1e-4)
