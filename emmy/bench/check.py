@@ -13,7 +13,8 @@ import numpy as np
 
 from emmy.bench.inputs import FLOATS, STORAGE, logical
 
-_CHUNK = 1 << 16
+_CHUNK = 1 << 14
+"""Elements compared at once: their float64 copies stay in a core's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,29 +75,35 @@ def compare(
     limits = None if scale is None else scale.reshape(-1)
     error2 = norm2 = 0.0
     worst, worst_at, not_finite = 0.0, 0, -1
-    for start in range(0, flat.size, _CHUNK):  # chunks stay in the cache: 4x faster than whole arrays of 4M elements
+    diffs, bounds = np.empty(_CHUNK), np.empty(_CHUNK)
+    for start in range(0, flat.size, _CHUNK):
         ref = expected[start : start + _CHUNK]
-        got = logical(flat[start : start + _CHUNK], dtype).astype(np.float64)
+        got = logical(flat[start : start + _CHUNK], dtype)
+        diff = diffs[: ref.size]
         with np.errstate(invalid="ignore"):  # inf - inf where infinity is expected
-            diff = np.abs(got - ref)
-        total = float(diff.sum())
+            np.subtract(got, ref, out=diff)
+            total = float(diff @ diff)
         if not np.isfinite(total):
-            same = (got == ref) | (np.isnan(got) & np.isnan(ref))
             finite = np.isfinite(ref)
+            same = (got == ref) | (np.isnan(got) & np.isnan(ref))
             bad = ~same & ~(np.isfinite(got) & finite)
             if bad.any():
                 not_finite = start + int(np.argmax(bad)) if not_finite < 0 else not_finite
                 continue
-            diff = np.where(finite & ~same, diff, 0.0)
+            diff[same | ~finite] = 0.0
             ref = np.where(finite, ref, 0.0)
-        error2 += float(diff @ diff)
+            total = float(diff @ diff)
+        error2 += total
         norm2 += float(ref @ ref)
         if limits is not None:
-            bound = limits[start : start + _CHUNK]
-            ratio = np.divide(diff, bound, out=np.where(diff > 0, np.inf, 0.0), where=(bound > 0) & np.isfinite(bound))
-            at = int(np.argmax(ratio))
-            if ratio[at] > worst:
-                worst, worst_at = float(ratio[at]), start + at
+            np.abs(diff, out=diff)
+            scales = limits[start : start + _CHUNK]
+            bound = np.multiply(scales, tolerance.element, out=bounds[: ref.size])
+            if (diff > bound).any():
+                ratio = np.divide(diff, scales, out=np.where(diff > 0, np.inf, 0.0), where=scales > 0)
+                at = int(np.argmax(ratio))
+                if ratio[at] > worst:
+                    worst, worst_at = float(ratio[at]), start + at
     if not_finite >= 0:
         place = _place(np.unravel_index(not_finite, out.shape))
         found = logical(flat[not_finite : not_finite + 1], dtype)[0]
@@ -106,7 +113,7 @@ def compare(
     if rel <= tolerance.norm and worst <= tolerance.element:
         return Verdict(rel)
     reason = f"relative error {rel:.2e} (at most {tolerance.norm:g} allowed)"
-    if limits is not None:
+    if worst > 0:
         found = float(logical(flat[worst_at : worst_at + 1], dtype)[0])
         place = _place(np.unravel_index(worst_at, out.shape))
         reason += (
