@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from emmy.codegen import cuda_tensor, opencl
 from emmy.ir.kernel import Kernel
+from emmy.ir.kernel_verify import verify
 from emmy.ir.plan import Plan
 from emmy.passes.expand import expand
 from emmy.passes.legalize import legalize
@@ -12,11 +13,12 @@ PRINTERS = {"opencl": opencl.emit, "cuda": cuda_tensor.emit}
 
 
 def render(kernel: Kernel, language: str, vector_width: int | None = None) -> str:
-    """Source text of ``kernel`` in ``language`` (``opencl`` or ``cuda``).
+    """Source text of ``kernel`` in ``language`` (``opencl`` or ``cuda``), verified first.
 
-    ``vector_width``: most lanes of a vector in OpenCL. Raises KeyError for another language, CannotPrint for a kernel
-    that uses what the language has not.
+    ``vector_width``: most lanes of a vector in OpenCL. Raises KeyError for another language, MalformedKernel for a
+    kernel that breaks a rule of kernel IR, CannotPrint for one that uses what the language has not.
     """
+    verify(kernel)
     return PRINTERS[language](legalize(expand(kernel, language), language, vector_width))
 
 

@@ -35,10 +35,10 @@ def grid(m: int, n: int) -> tuple[int, int]:
     return (-(-n // TILE_N), -(-m // TILE_M))
 
 
-def matmul(n: int, k: int, depth: int = 3, swizzle_b: Swizzle = B_SWIZZLE) -> Kernel:
+def matmul(n: int, k: int, depth: int = 3, swizzle_b: Swizzle = B_SWIZZLE, transport: str = "async") -> Kernel:
     """The kernel, at ring level. ``swizzle_b``: what the copies of b use (the reads use B_SWIZZLE)."""
     m0, n0, step, lane = Var("m0"), Var("n0"), Var("step"), Var("lane")
-    ring = Ring("tiles", ("a_tile", "b_tile"), depth, "async", THREADS)
+    ring = Ring("tiles", ("a_tile", "b_tile"), depth, transport, THREADS)
     rows_a, rows_b = TILE_K // 8, TILE_N // 8  # chunks of 8 elements a row
     copies: list[Stmt] = []
     for part in range(TILE_M * rows_a // THREADS):

@@ -117,3 +117,23 @@ def test_any_depth(depth: int) -> None:
     grid, args, out, oracle = mma_case()
     run_kernel(expand(mma_matmul.matmul(72, 80, depth), "cuda"), grid, args)
     np.testing.assert_allclose(args[out], oracle, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_copies_through_registers(depth: int) -> None:
+    kernel = mma_matmul.matmul(72, 80, depth, transport="sync")
+    for version in (kernel, expand(kernel, "cuda")):
+        grid, args, out, oracle = mma_case()
+        run_kernel(version, grid, args)
+        np.testing.assert_allclose(args[out], oracle, atol=1e-4, rtol=1e-4)
+
+
+def test_tensor_copies_without_roles() -> None:
+    kernel = wgmma_matmul.matmul(136, 320, 3, roles=False)
+    verify(kernel)
+    for version in (kernel, expand(kernel, "cuda")):
+        grid, args, out, oracle = wgmma_case()
+        run_kernel(version, grid, args)
+        np.testing.assert_allclose(args[out], oracle, atol=2e-4, rtol=2e-4)
+    require_nvrtc()
+    assert compile_cuda(render(kernel, "cuda"), "sm_90a").cubin

@@ -44,8 +44,12 @@ ROW_BYTES = TILE_K * 2
 ACC = Fragments("acc", ATOM.name, "c", (1,))
 
 
-def matmul(n: int, k: int, depth: int = 4) -> Kernel:
-    """The kernel, at ring level. ``blocks`` is the number of blocks of the launch."""
+def matmul(n: int, k: int, depth: int = 4, *, roles: bool = True) -> Kernel:
+    """The kernel, at ring level. ``blocks`` is the number of blocks of the launch.
+
+    ``roles`` False: no producer; the consumers' first thread fills the ring.
+    """
+    group = TID // 128 - int(roles)
     job, kt, m0, n0, step = Var("job"), Var("kt"), Var("m0"), Var("n0"), Var("step")
     steps, tiles_n = k // TILE_K, -(-n // TILE_N)
     ring = Ring("tiles", ("a_tile", "b_tile"), depth, "tma", CONSUMERS * 128)
@@ -60,7 +64,7 @@ def matmul(n: int, k: int, depth: int = 4) -> Kernel:
         )),
         Commit(ring.name, step),
         Wait(ring.name, step),
-        *multiply(slot, kt),
+        *multiply(slot, kt, group),
         Release(ring.name, step),
     ))  # fmt: skip
     tiles = ceil_div(Var("m"), TILE_M) * tiles_n
@@ -68,24 +72,27 @@ def matmul(n: int, k: int, depth: int = 4) -> Kernel:
         Let("m0", tile // tiles_n * TILE_M),
         Let("n0", tile % tiles_n * TILE_N),
         loop,
-        *epilogue(n, m0, n0),
+        *epilogue(n, m0, n0, group),
     ))  # fmt: skip
-    roles = partition((ACC, jobs), (ring.name,), producer=(0, 4), consumer=(4, 4 * CONSUMERS), registers=(40, 232))
+    work: tuple[Stmt, ...] = (ACC, jobs)
+    if roles:
+        consumer = (4, 4 * CONSUMERS)
+        work = (partition(work, (ring.name,), producer=(0, 4), consumer=consumer, registers=(40, 232)),)
     box, tiles_of = (TILE_M, TILE_K), (("a_tile", TILE_M), ("b_tile", TILE_N))
     return Kernel(
         "k_wgmma_matmul",
         (TensorMapParam("a_map", DType.F16, box, ROW_BYTES), TensorMapParam("b_map", DType.F16, box, ROW_BYTES),
          BufferParam("c", DType.F32, True), ScalarParam("m"), ScalarParam("blocks")),
-        (128 * (1 + CONSUMERS), 1),
-        (ring, roles),
+        (128 * (int(roles) + CONSUMERS), 1),
+        (ring, *work),
         tuple(Shared(name, DType.F16, depth * rows * TILE_K, 1024) for name, rows in tiles_of),
         1,
     )  # fmt: skip
 
 
-def multiply(slot: Expr, kt: Expr) -> list[Stmt]:
+def multiply(slot: Expr, kt: Expr, group: Expr) -> list[Stmt]:
     """The four atoms of a k step, each warpgroup on 64 rows of the tile."""
-    group, rows = TID // 128 - 1, 8 * ROW_BYTES
+    rows = 8 * ROW_BYTES
     out: list[Stmt] = [WgmmaFence()]
     for kk in range(TILE_K // ATOM.k):
         a_at = slot * (TILE_M * TILE_K) + group * (ATOM.m * TILE_K) + kk * ATOM.k
@@ -96,9 +103,9 @@ def multiply(slot: Expr, kt: Expr) -> list[Stmt]:
     return [*out, WgmmaCommit(), WgmmaWait(0)]
 
 
-def epilogue(n: int, m0: Expr, n0: Expr) -> list[Stmt]:
+def epilogue(n: int, m0: Expr, n0: Expr, group: Expr) -> list[Stmt]:
     """Stores the accumulators where their layout says they belong, two neighbouring columns at a time."""
-    lane, group = TID % 128, TID // 128 - 1
+    lane = TID % 128
     out: list[Stmt] = [View("c_block", "c", cast(m0 + group * ATOM.m, DType.I64) * n, DType.F32)]
     for register in range(0, ATOM.c.registers, 2):
         row, col = ATOM.c.row(lane, register), n0 + ATOM.c.col(lane, register)
