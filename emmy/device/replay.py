@@ -96,6 +96,10 @@ class ReplayBench:
         """The recorded screening of a variant with fresh noise; ``not_recorded`` for one that is not in the file."""
         return self._reply(what, regime, f"screen.{cache}")
 
+    def build_ahead(self, rows: Sequence[Row], reference_set: Any = None) -> list[Reply]:
+        """How the recorded screenings of the rows ended: there is nothing to build."""
+        return [self.qualify(row.artefact, reference_set, row.regime, row.lane) for row in rows]
+
     def confirm(
         self,
         rows: Sequence[Row],

@@ -63,7 +63,7 @@ class Search:
         self.best_us = float("inf")
         self.live_since_best = 0
         self._record_us = float("inf")
-        self._origin: dict[int, str] = {}
+        self._pending: dict[int, str] = {}
 
     @property
     def done(self) -> bool:
@@ -75,22 +75,32 @@ class Search:
         return sum(attempt.live for attempt in self.attempts)
 
     def origin(self, leaf: int) -> str:
-        """Why the leaf asked for last was chosen: ``prior`` or ``explore``."""
-        return self._origin.get(leaf, "prior")
+        """Why a leaf that was asked for was chosen: ``prior`` or ``explore``."""
+        return self._pending.get(leaf, "prior")
 
-    def ask(self) -> int | None:
-        """The leaf to measure next, or None when the search is over. Asking twice without telling repeats."""
-        if self.done:
-            return None
+    def ask(self, count: int = 1) -> list[int]:
+        """The leaves to measure next: at most ``count``, no more than patience allows; empty when the search is over.
+
+        Leaves asked for and not told yet are not given again; they do not inform the order until they are told.
+        """
+        count = min(count, self.patience - self.live_since_best - len(self._pending))
+        if count < 1 or not self.open.any():
+            return []
         order = self.residuals.order() if self.learn else self.scores
-        turn = len(self.attempts) + 1
-        if self.explore_every and turn % self.explore_every == 0:
-            leaf = self.tree.least_tried(self.open, order, trust=self._trust(order))
-            self._origin[leaf] = "explore"
-        else:
-            leaf = int(np.argmin(np.where(self.open, order, np.inf)))
-            self._origin[leaf] = "prior"
-        return leaf
+        free = self.open.copy()
+        free[list(self._pending)] = False
+        chosen: list[int] = []
+        while len(chosen) < count and free.any():
+            turn = len(self.attempts) + len(self._pending) + 1
+            if self.explore_every and turn % self.explore_every == 0:
+                leaf = self.tree.least_tried(free, order, trust=self._trust(order))
+                self._pending[leaf] = "explore"
+            else:
+                leaf = int(np.argmin(np.where(free, order, np.inf)))
+                self._pending[leaf] = "prior"
+            free[leaf] = False
+            chosen.append(leaf)
+        return chosen
 
     def _trust(self, order: NDArray[np.float64]) -> float:
         """How far exploration looks beyond the ranking: the spread of the order over the space."""
@@ -98,7 +108,7 @@ class Search:
 
     def tell(self, leaf: int, status: Status, latency_us: float | None = None, live: bool = True) -> None:
         """What became of a leaf. A known one (``live=False``) informs the order and costs no patience."""
-        self.attempts.append(Attempt(leaf, status, latency_us, live, self._origin.pop(leaf, "prior")))
+        self.attempts.append(Attempt(leaf, status, latency_us, live, self._pending.pop(leaf, "prior")))
         self.open[leaf] = False
         self.tree.visit(leaf)
         if live:

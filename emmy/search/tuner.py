@@ -18,6 +18,7 @@ from emmy.device.base import Capabilities
 from emmy.errors import EmmyError, Refused
 from emmy.ir.nest import Region, region_key, text
 from emmy.priors.base import Prior
+from emmy.schedule.knobs import KnobMap
 from emmy.schedule.space import Space, enumerate_space
 from emmy.search.policy import Search
 from emmy.search.structure import Cut, composed, cuts
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 FINALISTS = 4
 CONFIRM_PROCESSES = 2
 CONFIRM_ROUNDS = 3
+BATCH_PER_UNIT = 2
+"""Leaves drawn at a time for each core: they compile side by side, and are timed one after the other."""
+
 CUT_SLACK = 2.0
 """A cut whose children's prior picks together take longer than this times the best whole plan is not tuned further."""
 
@@ -42,6 +46,8 @@ class Bencher(Protocol):
         self, artefact: Artefact, reference_set: ReferenceSet, best_us: float | None = None, regime: str = "O3",
         lane: str = "std",
     ) -> Reply: ...  # fmt: skip
+
+    def build_ahead(self, rows: Sequence[Row], reference_set: ReferenceSet) -> list[Reply]: ...
 
     def confirm(
         self, rows: Sequence[Row], reference_set: ReferenceSet, sources: Sequence[TorchSource] = (),
@@ -56,6 +62,17 @@ class TuneOptions:
     patience: int = 50
     o3_tol: float = 0.15
     fast_math: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A leaf on its way to the bench. row: its known row; reply: known, or why it does not lower."""
+
+    leaf: int
+    knobs: KnobMap
+    variant: Variant | None
+    row: Measurement | None
+    reply: Reply | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +146,19 @@ class Tuner:
         self.store = store
         self.caps = caps
         self.prior = prior
-        self.references = references
         self.sweep = sweep
         self.options = options
         self.on_progress = on_progress
+        self._references = references
+        self._refs: dict[tuple[str, ...], ReferenceSet] = {}
         self.done: dict[str, Tuned] = {}
+
+    def references(self, region: Region) -> ReferenceSet:
+        """Data and expected outputs, made when a region is first measured."""
+        names = (region_key(region), *(t.name for t in region.inputs), *(o.tensor.name for o in region.outputs))
+        if names not in self._refs:
+            self._refs[names] = self._references(region)
+        return self._refs[names]
 
     # ---------------------------------------------------------------------------------------------------- a region
 
@@ -148,6 +173,8 @@ class Tuner:
         known = self._known(key)
         finished = self._finished(key)
         search, variants = self._search(region, space, shape, known, finished)
+        if finished and not self._still_holds(search, variants, known):
+            search, variants = self._search(region, space, shape, {}, 0)
         best_us = search.best_us if search.best is not None else None
         contenders = [variants[leaf] for leaf in search.finalists(self.options.o3_tol, FINALISTS)]
         statuses: Counter[str] = Counter(attempt.status for attempt in search.attempts)
@@ -176,37 +203,63 @@ class Tuner:
         places = np.argsort(np.argsort(scores, kind="stable"), kind="stable") + 1
         search = Search(space.labels, space.features, scores, self.options.patience)
         variants: dict[int, Variant] = {}
-        refs: ReferenceSet | None = None
-        while (leaf := search.ask()) is not None:
-            knobs = space.knobs(leaf)
-            origin = search.origin(leaf)
-            row = known.get(knobs_text(knobs))
-            if row is None and finished >= self.options.patience:
-                # A search of at least this patience ended in this sweep; what it did not measure it did not need.
+        while leaves := search.ask(BATCH_PER_UNIT * self.caps.units):
+            if finished >= self.options.patience:
+                # A search of at least this patience ended in this sweep; what it did not measure it did not need. Its
+                # rows are taken as they are, and the finalists alone are lowered again.
+                drawn = [_Drawn(leaf, k, None, r, _reply_of(r)) for leaf in leaves
+                         if (r := known.get(knobs_text(k := space.knobs(leaf)))) is not None]  # fmt: skip
+            else:
+                drawn = [self._draw(region, space, leaf, known) for leaf in leaves]
+            built = self._build_ahead(region, [one for one in drawn if one.reply is None])
+            for one in drawn:
+                reply, live = one.reply, one.row is None or one.reply is None
+                if reply is None and one.variant is not None:
+                    best_us = search.best_us if search.best is not None else None
+                    reply = built.get(one.leaf) or self._screen(region, one.variant, best_us)
+                assert reply is not None
+                if one.variant is not None and reply.ok:
+                    variants[one.leaf] = one.variant
+                origin = search.origin(one.leaf)
+                if live:
+                    rank = int(places[one.leaf])
+                    self._record(region, one.knobs, one.variant, reply, shape, origin, rank, len(space))
+                search.tell(one.leaf, reply.status, reply.median_us if reply.ok else None, live)
+                self._tell(region, search, len(space), str(one.knobs), reply, live, origin)
+            if len(drawn) < len(leaves):
                 break
-            variant, reply = None, None
-            try:
-                variant = Variant(region, self.caps, knobs, space.lower(leaf))
-                if row is not None and row.plan_digest == variant.digest:
-                    reply = _reply_of(row)
-                variant.artefact  # noqa: B018  (printed here, so that a fault of lowering and printing is this row's)
-            except Exception as error:
-                # A leaf that does not lower is a row like any other: the search goes on, the fault stays on record.
-                variant, reply = None, Reply(Status.INVALID, _one_line(error))
-            live = row is None or reply is None
-            if reply is None:
-                assert variant is not None
-                refs = refs or self.references(region)
-                reply = self.bench.screen(
-                    variant.artefact, refs, search.best_us if search.best is not None else None, "O3", variant.lane
-                )
-            if variant is not None and reply.ok:
-                variants[leaf] = variant
-            if live:
-                self._record(region, knobs, variant, reply, shape, origin, int(places[leaf]), len(space))
-            search.tell(leaf, reply.status, reply.median_us if reply.ok else None, live)
-            self._tell(region, search, len(space), str(knobs), reply, live, origin)
+        for leaf in search.finalists(self.options.o3_tol, FINALISTS):
+            if leaf not in variants:
+                variants[leaf] = Variant(region, self.caps, space.knobs(leaf), space.lower(leaf))
         return search, variants
+
+    def _still_holds(self, search: Search, variants: Mapping[int, Variant], known: Mapping[str, Measurement]) -> bool:
+        """Whether the finalists of a search that was not lowered again are still of the code that was measured."""
+        finalists = [variants[leaf] for leaf in search.finalists(self.options.o3_tol, FINALISTS)]
+        return all(v.text not in known or known[v.text].plan_digest == v.digest for v in finalists)
+
+    def _draw(self, region: Region, space: Space, leaf: int, known: Mapping[str, Measurement]) -> _Drawn:
+        """A leaf, lowered and printed; with the reply it already has where its row in this sweep is of the same code."""
+        knobs = space.knobs(leaf)
+        row = known.get(knobs_text(knobs))
+        try:
+            variant = Variant(region, self.caps, knobs, space.lower(leaf))
+            same = row is not None and row.plan_digest == variant.digest
+        except Exception as error:
+            # A leaf that does not lower is a row like any other: the search goes on, the fault stays on record.
+            return _Drawn(leaf, knobs, None, row, Reply(Status.INVALID, _one_line(error)))
+        return _Drawn(leaf, knobs, variant, row if same else None, _reply_of(row) if same and row else None)
+
+    def _build_ahead(self, region: Region, drawn: Sequence[_Drawn]) -> dict[int, Reply]:
+        """Compiles what is to be screened on all cores; the replies of those that failed, which are not tried again."""
+        if len(drawn) < 2:
+            return {}
+        rows = [Row(str(one.leaf), one.variant.artefact, one.variant.lane, "O3") for one in drawn if one.variant]
+        replies = self.bench.build_ahead(rows, self.references(region))
+        return {int(row.label): reply for row, reply in zip(rows, replies, strict=True) if not reply.ok}
+
+    def _screen(self, region: Region, variant: Variant, best_us: float | None) -> Reply:
+        return self.bench.screen(variant.artefact, self.references(region), best_us, "O3", variant.lane)
 
     def _tell(
         self, region: Region, search: Search, offered: int, label: str, reply: Reply, live: bool, origin: str
@@ -259,7 +312,7 @@ class Tuner:
         row = known.get(variant.text)
         if row is not None and row.plan_digest == variant.digest:
             return _reply_of(row)
-        reply = self.bench.screen(variant.artefact, self.references(region), best_us, "O3", variant.lane)
+        reply = self._screen(region, variant, best_us)
         self._record(region, variant.knobs, variant, reply, shape, "cut", 0, 0)
         replies.append(reply)
         label = str(variant.knobs)

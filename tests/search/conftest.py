@@ -118,6 +118,7 @@ def recording(toy: Capabilities, tmp_path: Path) -> Callable[..., Path]:
 
     def record(*regions: Region, spread: float = 0.0, fails: Callable[[KnobMap], Status | None] = lambda _: None) -> Path:
         source = TuneStore(tmp_path / "source" / "emmy.duckdb")
+        rows = []
         for region in regions:
             space = spaces.enumerate_space(region, toy)
             for leaf in range(len(space)):
@@ -126,13 +127,14 @@ def recording(toy: Capabilities, tmp_path: Path) -> Callable[..., Path]:
                 status = fails(knobs) or Status.OK
                 us = latency_us(knobs) if status is Status.OK else None
                 for protocol in (SCREEN, CONFIRM):
-                    source.append(
+                    rows.append(
                         Measurement(
                             region_key(region), toy.name, toy.driver, toy.compiler, region.name, knobs_text(knobs), "std",
                             "O3", protocol.label, variant.digest, "recorded", status, median_us=us,
                             low_us=us and us * (1 - spread / 2), high_us=us and us * (1 + spread / 2), samples=5,
                         )
                     )  # fmt: skip
+        source.append(*rows)
         export(source, "recorded", tmp_path / "sweep.parquet")
         return tmp_path / "sweep.parquet"
 

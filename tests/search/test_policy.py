@@ -22,9 +22,9 @@ def space(count: int = 60, branches: int = 5) -> tuple[np.ndarray, np.ndarray]:
 
 def run(search: Search, latency: np.ndarray) -> list[int]:
     asked = []
-    while (leaf := search.ask()) is not None:
-        search.tell(leaf, Status.OK, float(latency[leaf]))
-        asked.append(leaf)
+    while leaves := search.ask():
+        search.tell(leaves[0], Status.OK, float(latency[leaves[0]]))
+        asked += leaves
     return asked
 
 
@@ -54,7 +54,7 @@ def test_patience_counts_live_attempts_since_the_last_new_best() -> None:
     assert search.live_since_best == 0 and not search.done
     for leaf in range(4, 8):
         search.tell(leaf, Status.OK, 9.0)
-    assert search.done and search.ask() is None
+    assert search.done and not search.ask()
 
 
 def test_known_leaves_cost_no_patience_but_set_the_best() -> None:
@@ -79,9 +79,8 @@ def test_no_branch_of_an_early_fork_is_starved() -> None:
     labels, features = space()
     scores = labels[:, 2] * 10.0
     search = Search(labels, features, scores, patience=1000, learn=False)
-    for _ in range(30):
-        leaf = search.ask()
-        assert leaf is not None
+    for _ in range(16):
+        (leaf,) = search.ask()
         search.tell(leaf, Status.OK, 100.0)
     tried = Counter(int(labels[a.leaf, 2]) for a in search.attempts)
     assert set(tried) == {0, 1, 2, 3, 4}
@@ -137,6 +136,19 @@ def test_degenerate_spaces_end_at_once(count: int) -> None:
     labels, features = np.zeros((count, 9), dtype=np.int64), np.zeros((count, len(table.NAMES)), dtype=np.float32)
     search = Search(labels, features, np.zeros(count), 5)
     if count:
-        assert search.ask() == 0
+        assert search.ask() == [0]
         search.tell(0, Status.OK, 3.0)
-    assert search.ask() is None
+    assert search.ask() == []
+
+
+def test_a_batch_holds_no_leaf_twice_and_no_more_than_patience_allows() -> None:
+    labels, features = space()
+    search = Search(labels, features, np.arange(60.0), patience=6)
+    search.tell(30, Status.OK, 1.0)
+    first = search.ask(4)
+    second = search.ask(4)
+    assert len({*first, *second}) == 6 and len(second) == 2
+    assert search.ask(4) == []
+    for leaf in (*first, *second):
+        search.tell(leaf, Status.OK, 2.0)
+    assert search.done and search.live == 7

@@ -183,3 +183,21 @@ def test_the_search_of_a_region_ends_with_a_decision(recording: Record, make_tun
     assert (row["kind"], row["shape"], row["us"], row["reason"]) == ("done", "toy.64", tuned.us, "patience")
     assert json.loads(row["payload"])["patience"] == 9
     assert tuned.best is not None and read_knobs(row["knobs"]) == read_knobs(tuned.best.text)
+
+
+def test_a_finished_search_whose_code_changed_is_done_again(
+    recording: Record, make_tuner: Make, region: Region
+) -> None:
+    from dataclasses import replace
+
+    from emmy.store.rows import from_mapping
+
+    path = recording(region)
+    first = make_tuner(path, patience=12)
+    once = first.tune(region)
+    store = Store(first.store.path.parent / "stale" / "emmy.duckdb")
+    rows = first.store.measurements(protocol=SCREEN.label).iter_rows(named=True)
+    store.append(*(replace(from_mapping("measurement", row), plan_digest="older") for row in rows))
+    store.append(*(from_mapping("decision", row) for row in first.store.frame("decision").iter_rows(named=True)))
+    again = make_tuner(path, patience=12, store=store).tune(region)
+    assert again.live == once.live
