@@ -1,7 +1,7 @@
 """Operand tiles of a contraction in a shared-memory ring: how threads fill a slot, and how it is read back.
 
-A slot holds the a tile k-major (``k × block_m``, so that a thread's rows are neighbours) and the b tile as ``k ×
-block_n``. Threads walk a tile along whichever axis is contiguous in memory. Elements beyond an edge are filled with
+A slot holds the b tile as ``k × block_n``, and the a tile k-major too on a GPU (a thread's rows are neighbours and are
+read as one vector), row-major on a CPU (rows are copied as whole vectors and read element by element). Threads walk a tile along whichever axis is contiguous in memory. Elements beyond an edge are filled with
 zero, the identity of the sum.
 """
 
@@ -38,10 +38,12 @@ PAD = 4
 
 @dataclass(frozen=True, slots=True)
 class StagedTile:
-    """One operand's tile in the ring: ``k`` rows of ``width`` elements, ``pitch`` apart.
+    """One operand's tile in the ring.
 
-    across: the axis a row runs along (m or n). factor: what is stored, with its prologue. lanes: elements one thread
-    moves at once along ``across``; 1 where the operand is contiguous along k, or its rows are not whole vectors.
+    k_major: ``k`` rows of ``width`` elements, else ``width`` rows of ``k``; rows are ``pitch`` apart.
+    across: the tile's other axis (m or n), ``width`` long. factor: what is stored, with its prologue. along_k: neighbours in
+    memory are neighbours along k. lanes: elements one thread moves at once along a row of the tile; 1 where rows of
+    the operand run the other way, or are not whole vectors.
     """
 
     name: str
@@ -54,10 +56,16 @@ class StagedTile:
     pitch: int
     along_k: bool
     lanes: int
+    k_major: bool = True
 
     @property
     def elements(self) -> int:
-        return self.k * self.pitch
+        return (self.k if self.k_major else self.width) * self.pitch
+
+    def at(self, slot: Expr, k: Expr, across: Expr) -> Expr:
+        """Offset of an element of the slot that starts at ``slot``."""
+        row, column = (k, across) if self.k_major else (across, k)
+        return add(add(slot, mul(row, i32(self.pitch))), column)
 
     def shared(self, depth: int) -> Shared:
         return Shared(self.name, self.dtype, self.elements * depth)
@@ -68,7 +76,16 @@ class StagedTile:
 
 
 def staged_tile(
-    name: str, memory: Memory, factor: Expr, across: Axis, k_axis: Axis, k: int, width: int, pad: int, widest: int
+    name: str,
+    memory: Memory,
+    factor: Expr,
+    across: Axis,
+    k_axis: Axis,
+    k: int,
+    width: int,
+    pad: int,
+    widest: int,
+    k_major: bool = True,
 ) -> StagedTile:
     """How ``factor`` (free of the other tile axis) is staged. ``widest``: bytes of the widest access."""
     plain = isinstance(factor, Load)
@@ -78,11 +95,13 @@ def staged_tile(
     along_k = all(k_stride is not None and is_const(k_stride, 1) for _, k_stride in strides)
     contiguous = all(stride is not None and (is_const(stride, 1) or is_const(stride, 0)) for stride, _ in strides)
     lanes = 1
-    if plain and contiguous and not along_k and isinstance(factor, Load):
+    row_axis, row = (across, width) if k_major else (k_axis, k)
+    straight = contiguous and not along_k if k_major else along_k
+    if plain and straight and isinstance(factor, Load):
         lanes = max(1, widest // dtype.nbytes)
-        while lanes > 1 and (width % lanes or not _aligned(memory, factor, across, lanes)):
+        while lanes > 1 and (row % lanes or not _aligned(memory, factor, row_axis, lanes)):
             lanes //= 2
-    return StagedTile(name, factor, dtype, across, k_axis, k, width, width + pad, along_k, lanes)
+    return StagedTile(name, factor, dtype, across, k_axis, k, width, row + pad, along_k, lanes, k_major)
 
 
 def _loads(expr: Expr) -> list[Load]:
@@ -110,6 +129,7 @@ def fill(
     point: Callable[[Expr, Expr], Point],
     limits: tuple[Expr | None, Expr | None],
     tag: str,
+    transport: str,
 ) -> list[Stmt]:
     """Copies one tile into the slot starting at ``slot``.
 
@@ -117,31 +137,43 @@ def fill(
     indices along across and along k (inside the tile), None where all are valid.
     """  # fmt: skip
     chunks = tile.k * tile.width // tile.lanes
-    rounds = -(-chunks // threads)
     index = add(TID, mul(Var(f"f{tag}"), i32(threads))) if threads > 1 else Var(f"f{tag}")
     chunk = Let(f"c{tag}", index)
-    per_row = tile.width // tile.lanes
-    if tile.along_k:
+    if not tile.k_major:
+        per_row = tile.k // tile.lanes
+        across, k = floordiv(chunk.var, i32(per_row)), mul(mod(chunk.var, i32(per_row)), i32(tile.lanes))
+    elif tile.along_k:
         k, across = mod(chunk.var, i32(tile.k)), floordiv(chunk.var, i32(tile.k))
     else:
+        per_row = tile.width // tile.lanes
         k, across = floordiv(chunk.var, i32(per_row)), mul(mod(chunk.var, i32(per_row)), i32(tile.lanes))
     k_let, across_let = Let(f"k{tag}", k), Let(f"x{tag}", across)
-    where = add(add(slot, mul(k_let.var, i32(tile.pitch))), across_let.var)
+    where = tile.at(slot, k_let.var, across_let.var)
     guard: Expr | None = None
     for limit, index_in_tile in zip(limits, (across_let.var, k_let.var), strict=True):
         if limit is not None:
             guard = both(guard, call("lt", index_in_tile, limit))
     at = point(across_let.var, k_let.var)
     body: list[Stmt] = [chunk, k_let, across_let]
+    value: Expr
     if isinstance(tile.factor, Load):
+        if transport == "sync":
+            value = memory.mem(tile.factor, at.guarded(guard), tile.lanes)
+            body.append(Store(tile.name, where, value, tile.dtype, aligned=tile.pitch % tile.lanes == 0))
+            return _rounds(body, index, chunks, threads, tag)
         source = memory.mem(tile.factor, at, tile.lanes)
         body.append(Copy(tile.name, where, source.buffer, source.offset, tile.lanes, tile.dtype, guard))
     else:
-        value: Expr = cast(memory.value(tile.factor, at.guarded(guard)), tile.dtype)
+        value = cast(memory.value(tile.factor, at.guarded(guard)), tile.dtype)
         if guard is not None:
             value = select(guard, value, Const(0, tile.dtype))
         body.append(Store(tile.name, where, value, tile.dtype))
+    return _rounds(body, index, chunks, threads, tag)
+
+
+def _rounds(body: list[Stmt], index: Expr, chunks: int, threads: int, tag: str) -> list[Stmt]:
+    """The loop in which ``threads`` threads walk over ``chunks`` pieces of a tile."""
     inside: tuple[Stmt, ...] = tuple(body)
     if chunks % threads:
         inside = (If(call("lt", index, i32(chunks)), inside),)
-    return [For(f"f{tag}", i32(0), i32(rounds), i32(1), inside, "hint")]
+    return [For(f"f{tag}", i32(0), i32(-(-chunks // threads)), i32(1), inside, "hint")]

@@ -230,8 +230,10 @@ class ScalarTier(Tier):
             raise reason
         v = {name: int(column[0]) for name, column in columns.items()}
         lanes = int(lanes_of(v["fn"], caps, problem.comp.dtype))
-        leaf = ScalarLeaf(v["n"], v["m"], v["fn"], v["fm"], v["k"], lanes, v["split"], bool(v["atomic"]), v["depth"],
-                          TRANSPORTS[v["transport"]], v["group"])  # fmt: skip
+        leaf = ScalarLeaf(
+            v["n"], v["m"], v["fn"], v["fm"], v["k"], lanes, v["split"], bool(v["atomic"]), v["depth"],
+            TRANSPORTS[v["transport"]], v["group"], caps.kind == "cpu",
+        )  # fmt: skip
         return lower_scalar(problem, leaf, problem.region.name, str(self.knobs(problem, columns, 0)))
 
 
