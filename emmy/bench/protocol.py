@@ -1,8 +1,8 @@
 """The bench as the tuner sees it: screen a variant, confirm a comparison, one thing timed at a time.
 
 What it costs (2 cores of an AMD EPYC, 32 MiB L3, PoCL 3.0, 2026-11-30, a 256x256x256 matmul, processor time where the
-machine was busy): a worker is ready after 0.28 s; a row is qualified in 0.14 to 0.19 s, nearly all of it compilation, in
-0.03 s where its binaries are found, and screened in 0.03 to 0.12 s more.
+machine was busy): a worker is ready after 0.28 s; a row is qualified in 0.14 to 0.19 s, nearly all of it compilation,
+in 0.03 s where its binaries are found, and screened in 0.03 to 0.12 s more.
 """
 
 from __future__ import annotations
