@@ -1,38 +1,32 @@
-"""The A/B of one shape: greedy pick, every recorded golden of its lane and the PyTorch reference, interleaved.
+"""The A/B of one golden shape as a verdict needs it: looks pooled until the interval decides, and a noise floor.
 
-The greedy pick is a row like any other: it is pinned, so that all rows are built and timed in the same way. One golden
-stands in the comparison twice; what lies between the two is the noise floor of this session.
+The greedy pick is a pinned row like any other. One golden stands in the comparison twice; how far it seems to be from
+itself is the noise floor of this session.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from emmy.bench.jobs import ReferenceSet, Reply, Row, TorchSource
 from emmy.bench.protocol import ConfirmResult
 from emmy.bench.records import CONFIRM, Status
 from emmy.bench.stats import DEFAULT, BadSamples, Comparison, Thresholds, noise_floor, pool, wants_look
-from emmy.errors import EmmyError, Refused
+from emmy.comparison import GREEDY, Candidate, Timed, candidates, compare, weakest
 from emmy.evaluate.verdict import GoldenRow, Look, Pick, look_of
-from emmy.ir.nest import Region, region_key
-from emmy.search.pinned import Unmatched, pinned
-from emmy.search.variant import Variant, record_knobs
+from emmy.ir.nest import region_key
+from emmy.schedule.knobs import KnobMap
+from emmy.search.variant import size_text
 
 if TYPE_CHECKING:
+    from emmy.bench.protocol import Bench
     from emmy.goldens.entry import GoldenConfig
-    from emmy.schedule.knobs import KnobMap
-    from emmy.search.pick import Picker
-    from emmy.search.tuner import Bencher
-    from emmy.store.store import Store
+    from emmy.pipeline import Job, Workspace
 
-GREEDY = "greedy"
 EAGER = "eager"
-AGAIN = "again"
+AGAIN = "golden again"
 """Label of the golden's second row, from which the noise floor comes."""
 
 ROUNDS = 5
@@ -44,7 +38,7 @@ QUICK_PROCESSES = 2
 class Benched:
     """One row of an A/B as it ended. Latencies in microseconds: median and quartiles over all processes and rounds.
 
-    origin: ``greedy``, ``golden``, ``ab`` or ``reference``. knobs: the realised record, every family stamped.
+    origin: ``greedy``, ``golden`` or ``reference``. knobs: the realised record, every family stamped.
     recorded_us, recorded_reference_us: what a golden's file says.
     """
 
@@ -65,6 +59,16 @@ class Benched:
         return self.status == Status.OK
 
     @classmethod
+    def of(cls, row: Timed) -> Benched:
+        entry, candidate = row.candidate.golden, row.candidate
+        knobs = candidate.record or candidate.wanted.to_dict()
+        recorded = (entry.emmy_us, entry.reference_us) if entry is not None else (None, None)
+        return cls(
+            candidate.label, candidate.origin, entry.lane if entry is not None else candidate.lane, knobs, row.status,
+            row.reason, row.us, row.low_us, row.high_us, *recorded,
+        )  # fmt: skip
+
+    @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Benched:
         return cls(**dict(data) | {"status": Status(data["status"])})
 
@@ -83,10 +87,8 @@ class AbResult:
     kernel: str
     device: str
     sweep: str
-    run: str
     hint: str
     source: str
-    about: str
     greedy: Benched
     pinned: tuple[Benched, ...]
     references: tuple[Benched, ...]
@@ -105,13 +107,6 @@ class AbResult:
     @property
     def eager_us(self) -> float | None:
         return self.look.reference_us
-
-    @property
-    def vs_eager(self) -> float | None:
-        """eager / emmy: above 1 emmy is the faster one."""
-        if self.greedy.us is None or self.eager_us is None:
-            return None
-        return self.eager_us / self.greedy.us
 
     @property
     def failed(self) -> bool:
@@ -152,161 +147,86 @@ class AbResult:
         return cls(**values)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A row to bench: a variant, or (``variant`` None) why there is none."""
+def rivals(goldens: Sequence[GoldenConfig], lane: str) -> list[GoldenConfig]:
+    """The goldens that a pick of ``lane`` is compared with: those of its lane.
 
-    label: str
-    origin: str
-    lane: str
-    knobs: Mapping[str, Any]
-    variant: Variant | None
-    reason: str = ""
-    recorded_us: float | None = None
-    recorded_reference_us: float | None = None
-
-    def benched(self, reply: Reply) -> Benched:
-        return Benched(
-            self.label, self.origin, self.lane, self.knobs, reply.status, reply.error, reply.median_us, reply.low_us,
-            reply.high_us, self.recorded_us, self.recorded_reference_us,
-        )  # fmt: skip
+    A first fast-math entry has to beat the standard ones, so a fast-math pick without goldens meets those.
+    """
+    own = [entry for entry in goldens if entry.lane == lane]
+    return own or (list(goldens) if lane == "fm" else [])
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What is compared: a region under a shape's name, its data, and the PyTorch programs to time beside it."""
+def ab_shape(
+    job: Job, work: Workspace, bench: Bench, sweep: str, goldens: Sequence[GoldenConfig], lane: str = "std",
+    greedy: KnobMap | None = None, *, thresholds: Thresholds = DEFAULT, looks: int | None = None, seed: int = 0,
+) -> AbResult:  # fmt: skip
+    """The greedy pick against the goldens of its lane and eager PyTorch, interleaved.
 
-    shape: str
-    region: Region
-    refs: ReferenceSet
-    sources: tuple[TorchSource, ...] = ()
-    hint: str = ""
-
-
-@dataclass(frozen=True)
-class Comparer:
-    """Runs A/Bs on one device into one sweep. store: where the rounds are recorded (None: nowhere)."""
-
-    bench: Bencher
-    picker: Picker
-    sweep: str
-    store: Store | None = None
-    thresholds: Thresholds = field(default_factory=lambda: DEFAULT)
-    rounds: int = ROUNDS
-
-    def ab(
-        self, subject: Subject, goldens: Sequence[GoldenConfig] = (), lane: str = "std",
-        pins: Sequence[tuple[str, KnobMap]] = (), *, run: str = "ab", looks: int | None = None,
-    ) -> AbResult:  # fmt: skip
-        """The greedy pick of ``lane`` against the goldens of that lane, and any other pins.
-
-        run: names the A/B in the store (``ab``, ``reconfirm 1``). looks: at most so many (default: the thresholds').
-        """
-        started = perf_counter()
-        # A golden of the other lane never competes, except that a first fm entry has to beat the standard ones.
-        own = [entry for entry in goldens if entry.lane == lane]
-        rivals = own or (list(goldens) if lane == "fm" else [])
-        greedy, source, about = self._greedy(subject.region, lane)
-        rows = [greedy]
-        rows += [self._golden(subject.region, number, entry) for number, entry in enumerate(rivals, start=1)]
-        rows += [self._pin(subject.region, label, pin) for label, pin in pins]
-        timed, taken = self._measured(subject, rows, self.thresholds.looks if looks is None else looks)
-        result = self._result(subject, rows, timed, source, about, run)
-        result = replace(result, looks=taken, wall_s=perf_counter() - started)
-        if self.store is not None:
-            self.store.append(*_ab_rows(result, timed))
-        return result
-
-    # ---------------------------------------------------------------------------------------------------- candidates
-
-    def _greedy(self, region: Region, lane: str) -> tuple[Candidate, str, str]:
-        picker = replace(self.picker, fast_math=lane == "fm")
-        try:
-            pick = picker.greedy(region)
-        except EmmyError as error:
-            return Candidate(GREEDY, GREEDY, lane, {}, None, str(error)), "offline", ""
-        record = record_knobs(pick.variant.knobs)
-        return Candidate(GREEDY, GREEDY, pick.variant.lane, record, pick.variant), pick.source, pick.about
-
-    def _golden(self, region: Region, number: int, entry: GoldenConfig) -> Candidate:
-        found = self._pin(region, f"golden {number}", entry.knobs)
-        return replace(
-            found, origin="golden", lane=entry.lane, recorded_us=entry.emmy_us, recorded_reference_us=entry.reference_us
-        )
-
-    def _pin(self, region: Region, label: str, pin: KnobMap) -> Candidate:
-        wanted = pin.record(pin.steps) if not pin.raw else pin.to_dict()
-        try:
-            found = pinned(self.picker, region, pin)
-        except Refused as refused:
-            return Candidate(label, "ab", pin.lane, wanted, None, str(refused))
-        if isinstance(found, Unmatched):
-            return Candidate(label, "ab", pin.lane, wanted, None, str(found))
-        return Candidate(label, "ab", found.variant.lane, record_knobs(found.variant.knobs), found.variant)
-
-    # ----------------------------------------------------------------------------------------------------- measuring
-
-    def _measured(self, subject: Subject, rows: Sequence[Candidate], looks: int) -> tuple[ConfirmResult, int]:
-        """All looks pooled, and their number."""
-        jobs = [Row(row.label, row.variant.artefact, row.lane, "O3") for row in rows if row.variant is not None]
-        goldens = [row for row in rows if row.origin == "golden" and row.variant is not None]
-        if goldens and goldens[0].variant is not None and self._twin(rows, goldens) is None:
-            jobs.append(Row(AGAIN, goldens[0].variant.artefact, goldens[0].lane, "O3"))
-        processes = self.thresholds.min_processes if len(jobs) > 1 else QUICK_PROCESSES
-        timed, taken = None, 0
-        while True:
-            result = self.bench.confirm(
-                jobs, subject.refs, subject.sources, processes=processes, rounds=self.rounds, seed=taken
-            )
-            timed, taken = result if timed is None else _pooled(timed, result), taken + 1
-            if taken >= looks or not self._unresolved(timed, taken, goldens):
-                return timed, taken
-
-    def _twin(self, rows: Sequence[Candidate], goldens: Sequence[Candidate]) -> str | None:
-        """The first golden's label when greedy is the same kernel: the pair then shows the floor by itself."""
-        greedy = rows[0].variant
-        if not goldens or greedy is None or goldens[0].variant is None:
-            return None
-        return goldens[0].label if goldens[0].variant.digest == greedy.digest else None
-
-    def _unresolved(self, timed: ConfirmResult, taken: int, goldens: Sequence[Candidate]) -> bool:
-        """Whether the comparison with the fastest golden wants another look."""
-        look = look_of(timed, GREEDY, [golden.label for golden in goldens], EAGER, self.thresholds)
-        if not look.ratios:
-            return False
-        best = min(look.ratios, key=lambda label: look.golden_us[label])
-        return wants_look(look.ratios[best], taken, self.thresholds)
-
-    def _result(
-        self, subject: Subject, rows: Sequence[Candidate], timed: ConfirmResult, source: str, about: str, run: str
-    ) -> AbResult:
-        goldens = [row for row in rows if row.origin == "golden"]
-        benched = [row.benched(timed.replies.get(row.label) or _unbuilt(row)) for row in rows]
-        references = tuple(
-            Candidate(one.label, "reference", "std", {}, None).benched(timed.replies[one.label])
-            for one in subject.sources
-        )
-        timed_goldens = [row for row in goldens if row.variant is not None]
-        again = self._twin(rows, timed_goldens)
-        floor = None
-        if timed_goldens:
-            first = timed_goldens[0].label
-            floor = _floor(timed, first, GREEDY if again is not None else AGAIN, self.thresholds)
-        look = look_of(timed, GREEDY, [row.label for row in goldens], EAGER, self.thresholds)
-        return AbResult(
-            subject.shape, region_key(subject.region), subject.region.name, self.picker.caps.name, self.sweep, run,
-            subject.hint, source, about, benched[0], tuple(benched[1:]), references, look, floor,
-            processes=len(timed.seconds.get(GREEDY, ())), lost=timed.lost,
-        )  # fmt: skip
+    goldens: all of the shape. greedy: the pick, None: what the picker decides. looks: at most so many, default the
+    thresholds'. seed: of the order of the rounds. Raises Refused, InputError where the pick cannot be realised.
+    """
+    started = perf_counter()
+    picker = replace(work.picker(sweep), fast_math=lane == "fm")
+    rows = candidates(job, picker, rivals(goldens, lane), pin=greedy)
+    labels = [row.label for row in rows if row.origin == "golden"]
+    built = [row for row in rows if row.origin == "golden" and row.picks]
+    twin = _twin(rows[0], built)
+    if built and twin is None:
+        rows.append(replace(built[0], label=AGAIN, origin="ab", golden=None))
+        twin = AGAIN
+    processes = thresholds.min_processes if labels else QUICK_PROCESSES
+    found, pooled, taken = None, None, 0
+    while True:
+        found = compare(job, work, bench, sweep, rows, (EAGER, "emmy"), processes=processes, rounds=ROUNDS,
+                        seed=seed * thresholds.looks + taken)  # fmt: skip
+        assert found.result is not None
+        pooled = found.result if pooled is None else _pooled(pooled, found.result)
+        taken += 1
+        look = look_of(pooled, GREEDY, labels, EAGER, thresholds)
+        if taken >= (thresholds.looks if looks is None else looks) or not _unresolved(look, taken, thresholds):
+            break
+    ends = {row.candidate.label: _ended(row, pooled) for row in (found.greedy, *found.pinned)}
+    references = tuple(
+        Benched(label, "reference", "std", {}, reply.status, reply.error, reply.median_us, reply.low_us, reply.high_us)
+        for label in found.references
+        if (reply := pooled.replies[label])
+    )
+    return AbResult(
+        job.name, region_key(job.regions[0]), found.kernel, found.device, sweep, size_text(found.symbols),
+        "evidence" if greedy is not None else weakest(rows[0].picks), ends[GREEDY],
+        tuple(ends[label] for label in labels),
+        references, look, _floor(pooled, built[0].label, twin, thresholds) if built and twin else None, taken,
+        len(pooled.seconds.get(GREEDY, ())), perf_counter() - started, pooled.lost,
+    )  # fmt: skip
 
 
-def _unbuilt(row: Candidate) -> Reply:
-    return Reply(Status.INVALID if row.origin == GREEDY else Status.PIN_UNMATCHED, row.reason)
+def _twin(greedy: Candidate, goldens: Sequence[Candidate]) -> str | None:
+    """Greedy's label when it is the same kernel as the first golden: the pair then shows the noise floor by itself."""
+    if not goldens:
+        return None
+    first = [pick.variant.digest for pick in goldens[0].picks]
+    return greedy.label if [pick.variant.digest for pick in greedy.picks] == first else None
 
 
-def _floor(timed: ConfirmResult, once: str, again: str, thresholds: Thresholds) -> float | None:
+def _unresolved(look: Look, taken: int, thresholds: Thresholds) -> bool:
+    """Whether the comparison with the fastest golden wants another look."""
+    if not look.ratios:
+        return False
+    best = min(look.ratios, key=lambda label: look.golden_us[label])
+    return wants_look(look.ratios[best], taken, thresholds)
+
+
+def _ended(row: Timed, pooled: ConfirmResult) -> Benched:
+    """The row with its numbers over all looks."""
+    reply = pooled.replies.get(row.candidate.label)
+    if reply is None or not row.ok or not reply.ok:
+        return Benched.of(row)
+    return Benched.of(replace(row, us=reply.median_us, low_us=reply.low_us, high_us=reply.high_us))
+
+
+def _floor(pooled: ConfirmResult, once: str, again: str, thresholds: Thresholds) -> float | None:
     try:
-        return noise_floor(timed.seconds.get(once, ()), timed.seconds.get(again, ()), thresholds)
+        return noise_floor(pooled.seconds.get(once, ()), pooled.seconds.get(again, ()), thresholds)
     except BadSamples:
         return None
 
@@ -321,30 +241,11 @@ def _pooled(before: ConfirmResult, result: ConfirmResult) -> ConfirmResult:
     }
     replies = {}
     for label, reply in result.replies.items():
-        bad = next((one for one in (before.replies[label], reply) if not one.ok), None)
-        values = [value * 1e6 for process in seconds[label] for value in process]
+        bad = next((one for one in (before.replies.get(label, reply), reply) if not one.ok), None)
+        values = [value * 1e6 for process in seconds.get(label, ()) for value in process]
         if bad is not None or not values:
             replies[label] = bad or reply
         else:
             low, median, high = quartiles(values)
             replies[label] = replace(reply, median_us=median, low_us=low, high_us=high, samples=len(values))
     return ConfirmResult(seconds, replies, before.lost + result.lost, before.wall_s + result.wall_s)
-
-
-def _ab_rows(result: AbResult, timed: ConfirmResult) -> list[Any]:
-    """The rounds, and how every row ended, as rows of the store."""
-    from emmy.store.rows import AbRow
-
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    rows = []
-    for one in (result.greedy, *result.pinned, *result.references):
-        for process, series in enumerate(timed.seconds.get(one.label, ()) or ((),)):
-            rows.append(
-                AbRow(
-                    result.sweep, result.run, result.device, result.region, result.shape, one.label, one.origin,
-                    one.lane,
-                    json.dumps(dict(one.knobs), separators=(",", ":")), result.protocol, process, one.status,
-                    json.dumps([round(value * 1e6, 4) for value in series]), one.reason, now,
-                )
-            )  # fmt: skip
-    return rows

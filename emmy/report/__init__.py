@@ -1,0 +1,1 @@
+"""Reports: the context that a template renders, and the files it goes to."""
