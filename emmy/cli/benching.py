@@ -81,7 +81,7 @@ def backend_table(comparison: Comparison) -> str:
     for label, title in (("eager", "Eager PyTorch"), ("tcompile", "torch.compile"), ("emmy", "emmy")):
         if label in backends:
             us = backends[label]
-            lines.append((title, number(us), number(eager / us, 3) + "x" if eager and us else "-"))
+            lines.append((title, number(us), f"{eager / us:.2f}x" if eager and us else "-"))
     text = f"{comparison.name} on {comparison.device}, O3, {comparison.protocol}"
     if comparison.symbols:
         text += "\nbenched at " + ", ".join(f"{n}={hint}" for n, hint in comparison.symbols.items()) + " (symbolic hint)"
@@ -100,7 +100,7 @@ def kernel_table(comparison: Comparison) -> str:
         ratio = comparison.greedy.us / row.us if comparison.greedy.us and row.us and row is not comparison.greedy else None
         name = _title(comparison, row)
         lines.append(
-            (name, number(row.us), number(row.low_us), number(row.high_us), number(ratio, 3),
+            (name, number(row.us), number(row.low_us), number(row.high_us), "-" if ratio is None else f"{ratio:.3f}",
              *(record.get(name, "") for name in families), row.status.value)
         )  # fmt: skip
     notes = [f"! {row.candidate.label}: {_note(row)}" for row in rows if not row.ok]

@@ -1,0 +1,97 @@
+"""One clear message and exit code 2, before anything is started."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from emmy.cli.main import main
+
+SNIPPET = "x0 = torch.randn(8, 8); x0 + 1"
+
+
+def refused(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    assert main(args) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert "Traceback" not in captured.err
+    return captured.err
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("tune", "--golden", "square.512", "--patience", "-3"), ("--patience", "-3", "at least 1")),
+        (("tune", "--golden", "square.512", "--dynamic", "seq_len@x0:0"), ("--dynamic beside --golden",)),
+        (("tune",), ("--dataset golden",)),
+        (("tune", "--dataset", "golden", "--golden", "square.512"), ("both",)),
+        (("tune", "--golden", "square.512", "--group", "quick"), ("--group", "--dataset golden")),
+        (("run",), ("no target",)),
+        (("run", "-c", SNIPPET, "--ab", "TILE=n1x1/f1x1/k1"), ("--ab", "--bench")),
+        (("run", "-c", SNIPPET, "--json", "x.json"), ("--json", "--bench")),
+        (("run", "-c", SNIPPET, "--bench", "--bench-backends", "eager,tvm,emmy"), ("eager,tvm,emmy",)),
+        (("run", "-c", SNIPPET, "--bench", "--bench-backends", "eager"), ("--bench-backends",)),
+        (("run", "-c", SNIPPET, "--bench", "--ab", "TILE=n16"), ("--ab", "n16")),
+        (("run", "-c", SNIPPET, "--bench", "--ab", ""), ("--ab",)),
+        (("compile", "-c", SNIPPET, "--ir", "ptx"), ("--ir ptx", "--target sm_90a")),
+        (("compile", "-c", SNIPPET, "--target", "sm_90a", "--device", "opencl"), ("--target beside --device",)),
+        (("run", "--ir", "nothing.torch.json"), ("no file nothing.torch.json",)),
+        (("fit",), ("tune store", "emmy tune --dataset golden")),
+    ],
+)
+def test_bad_flags(capsys: pytest.CaptureFixture[str], args: Sequence[str], words: Sequence[str]) -> None:
+    message = refused(capsys, *args)
+    assert all(word in message for word in words), message
+
+
+@pytest.mark.parametrize("command", ["tune", "run"])
+def test_a_bad_variable_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("EMMY_PATIENCE", "abc")
+    message = refused(capsys, command, "-c", SNIPPET)
+    assert "EMMY_PATIENCE" in message and "'abc'" in message
+
+
+def test_an_unknown_golden_lists_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    message = refused(capsys, "tune", "--golden", "square.521")
+    assert "square.512" in message
+
+
+def test_a_syntax_error_points_at_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+    message = refused(capsys, "run", "-c", "x0 = torch.randn(8, 8); x0 +")
+    assert "syntax error" in message and "^" in message
+
+
+def test_a_model_is_said_not_to_be_supported(capsys: pytest.CaptureFixture[str]) -> None:
+    message = refused(capsys, "tune", "some/model")
+    assert "some/model" in message and "-c SNIPPET" in message
+
+
+def test_several_gpus_are_refused_on_a_cpu_device(capsys: pytest.CaptureFixture[str]) -> None:
+    message = refused(capsys, "tune", "--golden", "quick.matmul.256", "--gpus", "2", "--device", "opencl")
+    assert "--gpus" in message and "2 devices" in message
+
+
+def test_a_store_that_is_none_stops_a_sweep_before_it_starts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "emmy.duckdb"
+    path.write_bytes(b"not a store" * 1000)
+    monkeypatch.setenv("EMMY_TUNE_DB", str(path))
+    refused(capsys, "tune", "--golden", "quick.matmul.256", "--device", "opencl")
+    assert path.read_bytes() == b"not a store" * 1000
+
+
+def test_a_missing_linker_names_the_package(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from emmy.device import registry
+    from emmy.errors import MissingPrerequisite
+
+    def none(*args: object) -> object:
+        raise MissingPrerequisite("the OpenCL device cannot compile", hint="install gcc")
+
+    monkeypatch.setattr(registry, "capabilities", none)
+    assert "install gcc" in refused(capsys, "tune", "--golden", "quick.matmul.256")
