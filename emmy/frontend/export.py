@@ -36,10 +36,16 @@ _DROPPED = frozenset({"device", "layout", "pin_memory", "memory_format", "non_bl
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A traced function. ``constants``: parameters, buffers and literal tensors, which are inputs of the graph too."""
+    """A traced function.
+
+    constants: parameters, buffers and literal tensors by name; they are inputs of the graph, after the function's own.
+    module: the function as a module. targets: dotted names in it of those constants that are parameters or buffers.
+    """
 
     graph: Graph
     constants: dict[str, torch.Tensor]
+    module: torch.nn.Module
+    targets: dict[str, str]
 
 
 class _Function(torch.nn.Module):
@@ -83,7 +89,7 @@ def export_graph(
             raise
         except Exception as error:
             raise _explained(error, dynamic, place) from error
-    return _Reader(name, program, inputs, dynamic, place).read()
+    return _Reader(name, program, inputs, dynamic, place).read(module)
 
 
 _SMALL = re.compile(r"!= [01]$|^[23] <= .* <= IntInfinity\(\)$")
@@ -111,6 +117,9 @@ def _in_table(program: Any) -> bool:
     return all(not isinstance(target, torch._ops.OperatorBase) or str(target) in OPS for target in calls)
 
 
+_AXIS = re.compile(r"[ikc]\d+")
+
+
 def _dynamic_shapes(
     inputs: Mapping[str, torch.Tensor], dynamic: Sequence[DynamicSpec]
 ) -> dict[str, dict[int, Any] | None]:
@@ -118,6 +127,9 @@ def _dynamic_shapes(
     shapes: dict[str, dict[int, Any] | None] = dict.fromkeys(inputs)
     sizes: dict[str, tuple[int, DynamicSpec]] = {}
     for spec in dynamic:
+        if spec.name in inputs or _AXIS.fullmatch(spec.name):
+            raise InputError(f"--dynamic {spec}", found=f"the name {spec.name}",
+                             expected="one that is neither an input's nor a loop's (i0, k0)")  # fmt: skip
         if spec.input not in inputs:
             raise InputError(
                 f"--dynamic {spec}", found=f"no input {spec.input}", expected=f"one of {', '.join(inputs)}"
@@ -190,8 +202,9 @@ class _Reader:
         self.inputs: list[Tensor] = []
         self.nodes: list[Node] = []
         self.constants: dict[str, torch.Tensor] = {}
+        self.targets: dict[str, str] = {}
 
-    def read(self) -> Exported:
+    def read(self, module: torch.nn.Module) -> Exported:
         self._placeholders()
         for node in self.program.graph.nodes:
             if node.op == "call_function":
@@ -204,7 +217,7 @@ class _Reader:
             self.name, tuple(Symbol(n, SEQ_HINT) for n in names), tuple(self.inputs), tuple(self.nodes), outputs
         )
         verify(graph)
-        return Exported(graph, self.constants)
+        return Exported(graph, self.constants, module, self.targets)
 
     def _placeholders(self) -> None:
         specs = self.program.graph_signature.input_specs
@@ -227,6 +240,8 @@ class _Reader:
                 name = self._fresh(re.sub(r"\W", "_", spec.target))
                 self._input(node, name)
                 self.constants[name] = value.detach()
+                if spec.kind.name in ("PARAMETER", "BUFFER"):
+                    self.targets[name] = spec.target
 
     def _name_symbols(self, own: Mapping[Any, str]) -> None:
         placeholders = {name: node for node, name in own.items()}

@@ -124,10 +124,15 @@ def _traced(name: str, snippet: Snippet, dynamic: Sequence[DynamicSpec], *, exam
         raise
     except Exception as error:
         raise failure(snippet.source, error) from error
-    given = list(snippet.inputs)
+    own, targets = len(snippet.inputs), exported.targets
+    names = [tensor.name for tensor in exported.graph.inputs]
 
     def eager(*args: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        result: Any = snippet.function(*args[: len(given)])
+        if targets:  # parameters as given, so that the program runs on whatever device they are on
+            held = {targets[name]: value for name, value in zip(names, args, strict=True) if name in targets}
+            result: Any = torch.func.functional_call(exported.module, held, args[:own])
+        else:
+            result = snippet.function(*args[:own])
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
     known = {**(snippet.inputs if examples else {}), **exported.constants}

@@ -138,3 +138,17 @@ def test_own_values_are_used_where_they_fit() -> None:
     assert (traced.inputs()["x0"] == 3).all()
     assert not (traced.inputs(symbols={"seq_len": 7})["x0"] == 3).all()
     np.testing.assert_array_equal(traced.inputs(symbols={"seq_len": 7})["w_weight"], traced.inputs()["w_weight"])
+
+
+def test_eager_takes_parameters_as_arguments() -> None:
+    traced = trace_snippet("w = nn.Linear(4, 3); torch.tanh(w(torch.randn(5, 4)))")
+    x, weight, bias = torch.randn(5, 4), torch.randn(3, 4), torch.randn(3)
+    assert [tensor.name for tensor in traced.graph.inputs] == ["x0", "w_weight", "w_bias"]
+    (out,) = traced.eager(x, weight, bias)
+    torch.testing.assert_close(out, torch.tanh(x @ weight.T + bias))
+
+
+@pytest.mark.parametrize("name", ["x0", "i0", "k12"])
+def test_a_symbol_has_a_name_of_its_own(name: str) -> None:
+    with pytest.raises(InputError, match=f"the name {name}"):
+        trace_snippet("x0 = torch.randn(8, 4); x0 + 1", [DynamicSpec(name, "x0", 0)])

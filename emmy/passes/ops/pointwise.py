@@ -54,12 +54,17 @@ def elementwise(fn: Callable[..., Expr], attrs: tuple[str, ...] = (), types: str
     return build
 
 
+def _first(dtypes: Any) -> tuple[DType, ...]:
+    """Other sizes are tried in one type only."""
+    return sample(*dtypes).dtypes[:1]
+
+
 def unary_samples(*dtypes: Any, low: float = -2.0, high: float = 2.0, **more: Any) -> tuple[Sample, ...]:
     shapes = ((3, 5), (1,), (0, 4), (), (7, 13))
     first, *others = shapes
     return (
         sample(*dtypes, x=T(first, low=low, high=high), **more),
-        *(sample(dtypes[:1] or SINGLE, x=T(s, low=low, high=high), **more) for s in others),
+        *(sample(_first(dtypes), x=T(s, low=low, high=high), **more) for s in others),
     )
 
 
@@ -71,7 +76,7 @@ def binary_samples(*dtypes: Any, low: float = -2.0, high: float = 2.0, **more: A
     return (
         sample(*dtypes, x=T(first[0], low=low, high=high), other=T(first[1], low=low, high=high), **more),
         *(
-            sample(dtypes[:1] or SINGLE, x=T(a, low=low, high=high), other=T(c, low=low, high=high), **more)
+            sample(_first(dtypes), x=T(a, low=low, high=high), other=T(c, low=low, high=high), **more)
             for a, c in others
         ),
     )
