@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from emmy.device.base import Capabilities
 from emmy.errors import InputError
 
-_MMA = ("mma_m16n8k16_f16_f32", "mma_m16n8k16_f16_f16")
+_MMA = ("mma_m16n8k16_f16_f32", "mma_m16n8k16_f16_f16", "mma_m16n8k16_bf16_f32")
 _WGMMA = tuple(f"wgmma_m64n{n}k16_f16_f32" for n in (64, 128, 192, 256))
 _WGMMA_F16 = tuple(f"wgmma_m64n{n}k16_f16_f16" for n in (64, 128, 192, 256))
 

@@ -1,0 +1,327 @@
+"""The warp tier: contractions of 16-bit operands on mma.sync atoms, tiles through a shared-memory ring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emmy.device.base import Capabilities
+from emmy.errors import Refused
+from emmy.ir.dtype import DType
+from emmy.ir.fragment import ATOMS
+from emmy.ir.nest import Region
+from emmy.ir.plan import Plan
+from emmy.passes.contraction import Contraction, match_contraction
+from emmy.passes.lower.operand import Operand
+from emmy.passes.lower.warp import WarpLeaf, lower_warp, operands, stage_dtype
+from emmy.schedule.knobs import OFF, AtomTile, KnobKey, KnobMap, KnobValue, Raster, Reduce, Split, Stage
+from emmy.schedule.knobs.values import is_fast_math_atom
+from emmy.schedule.tiers.base import Columns, Rule, Tier, concat, product, rule
+
+MMA = tuple(name for name, atom in ATOMS.items() if not atom.is_wgmma)
+"""Codes of the atom column."""
+
+TRANSPORTS = ("", "sync", "async")
+"""Codes of the transport column; 0 is not used: operands always pass through shared memory."""
+
+WARPS = ((1, 2), (2, 1), (2, 2), (1, 4), (4, 1), (2, 4), (4, 2))
+"""Warp grids (m, n) of the enumeration: 2, 4 and 8 warps."""
+
+ATOM_M, ATOM_N, ATOM_K = 16, 8, 16
+SM_REGISTERS = 65536
+SM_THREADS = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class WarpProblem:
+    """A contraction whose factors are both of one 16-bit type. staged: see emmy.passes.lower.warp.stage_dtype."""
+
+    contraction: Contraction
+    a: Operand
+    b: Operand
+    staged: DType | None
+    atoms: tuple[str, ...]
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        return self.contraction.sizes
+
+
+@rule("atom_takes_the_operands")
+def _atom(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    return np.array([name in p.atoms for name in MMA])[c["atom"]]
+
+
+@rule("threads_fit")
+def _threads_fit(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    return _threads(c) <= caps.max_threads
+
+
+@rule("accumulators_fit")
+def _accumulators_fit(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # half of the registers: fragments of two atoms, addresses and copies take the rest
+    return _accumulators(c) <= 128
+
+
+@rule("registers_fit")
+def _registers_fit(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    each = _registers(p, c)
+    return (each <= caps.registers) & (each * _threads(c) <= SM_REGISTERS)
+
+
+@rule("shared_memory_fits")
+def _smem_fits(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    return _smem(p, c) <= caps.smem_bytes
+
+
+@rule("transport_offered")
+def _transport_offered(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    offered = np.array([bool(name) and name in caps.transports for name in TRANSPORTS])
+    return offered[c["transport"]] & (c["depth"] >= 1)
+
+
+@rule("async_copies_aligned_words")
+def _async_aligned(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # cp.async moves 4, 8 or 16 aligned bytes and computes nothing on the way
+    able = p.a.async_copies and p.b.async_copies
+    return (c["transport"] != TRANSPORTS.index("async")) | able
+
+
+@rule("ring_no_deeper_than_k")
+def _ring_depth(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # slots that no step ever fills cost shared memory and nothing else; two are always allowed
+    return (c["depth"] <= 2) | (c["depth"] <= _steps(p, c))
+
+
+@rule("tile_within_problem")
+def _tile_within(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # a tile may overhang the problem, but not by a whole tile: the next smaller one would do the same work
+    _, m, n, _ = p.sizes
+    block_m, block_n = _block(c)
+    return ((block_m < 2 * max(m, 1)) | (c["wm"] * c["fm"] == 1)) & (
+        (block_n < 2 * max(n, 1)) | (c["wn"] * c["fn"] == 1)
+    )
+
+
+@rule("one_k_axis")
+def _one_k(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    return np.full(len(c["wm"]), not p.contraction.k_outer)
+
+
+@rule("split_within_k")
+def _split_within(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    return (c["split"] == 1) | (c["split"] * c["k"] * ATOM_K <= p.sizes[3])
+
+
+@rule("split_fills_the_device")
+def _split_fills(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # a split buys blocks with traffic: it is not offered where whole tiles already make two waves
+    return (c["split"] == 1) | (_tiles(p, c) < 2 * caps.units)
+
+
+@rule("atomics_need_plain_f32_sum")
+def _atomics(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    epilogue = p.contraction.epilogue
+    plain = len(epilogue) == 1 and epilogue[0][1] is None and epilogue[0][0].tensor.dtype == DType.F32
+    return (c["atomic"] == 0) | ((c["split"] > 1) & bool(caps.atomics_f32 and plain))
+
+
+@rule("group_within_rows")
+def _group(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    block_m, _ = _block(c)
+    return (c["group"] == 0) | (c["group"] * block_m < 2 * p.sizes[1])
+
+
+class WarpTier(Tier):
+    """Contractions on warps' matrix atoms; knobs TILE, REDUCE, STAGE and RASTER."""
+
+    name: ClassVar[str] = "warp"
+    rules: ClassVar[tuple[Rule, ...]] = (
+        _atom, _one_k, _threads_fit, _accumulators_fit, _registers_fit, _smem_fits, _transport_offered, _async_aligned,
+        _ring_depth, _tile_within, _split_within, _split_fills, _atomics, _group,
+    )  # fmt: skip
+
+    def match(self, region: Region, caps: Capabilities) -> WarpProblem:
+        contraction = match_contraction(region)
+        a, b = operands(contraction)
+        if a.dtype != b.dtype:
+            raise Refused("operands_of_one_type", found=f"{a.dtype.value} and {b.dtype.value}")
+        atoms = tuple(name for name in MMA if name in caps.atoms and ATOMS[name].operand == a.dtype)
+        if not atoms:
+            raise Refused("device_has_atoms", found=caps.arch or caps.name, expected=f"mma.sync on {a.dtype.value}")
+        return WarpProblem(contraction, a, b, stage_dtype(contraction), atoms)
+
+    def grid(self, problem: WarpProblem, caps: Capabilities, fast_math: bool) -> Columns:
+        atoms = [MMA.index(name) for name in problem.atoms if fast_math or not is_fast_math_atom(name)]
+        able = problem.a.async_copies and problem.b.async_copies
+        rings = [(2, TRANSPORTS.index("sync"))]
+        if able:
+            rings += [(depth, TRANSPORTS.index("async")) for depth in (2, 3, 4, 6)]
+        parts = [
+            product(
+                atom=atoms, wm=(wm,), wn=(wn,), fm=(1, 2, 4), fn=(1, 2, 4, 8), k=(1, 2, 4), depth=(depth,),
+                transport=(transport,), split=(1, 2, 4, 8), atomic=(0, 1), group=(0, 4, 8, 16),
+            )
+            for wm, wn in WARPS
+            for depth, transport in rings
+        ]  # fmt: skip
+        return concat(parts)
+
+    def knobs(self, problem: WarpProblem, columns: Columns, row: int) -> KnobMap:
+        v = {name: int(column[row]) for name, column in columns.items()}
+        split = Split(v["split"], "a" if v["atomic"] else "k") if v["split"] > 1 else None
+        values: dict[str, KnobValue] = {
+            "FUSE": OFF,
+            "TILE": AtomTile(MMA[v["atom"]], v["wm"], v["wn"], v["fm"], v["fn"], v["k"]),
+            "REDUCE": Reduce(split) if split else OFF,
+            "STAGE": Stage(v["depth"], TRANSPORTS[v["transport"]]),  # type: ignore[arg-type]
+            "WSPEC": OFF,
+            "RASTER": Raster(f"g{v['group']}") if v["group"] else OFF,
+        }
+        return KnobMap(tuple((KnobKey.parse(name), value) for name, value in values.items()))
+
+    def read(self, problem: WarpProblem, knobs: KnobMap) -> Columns:
+        tile = knobs.get("TILE")
+        if not isinstance(tile, AtomTile) or tile.atom not in MMA:
+            raise Refused("warp_tile", found=f"TILE={tile}", expected=f"atoms {', '.join(MMA)}")
+        if knobs.get("FUSE", OFF) != OFF or knobs.get("WSPEC", OFF) != OFF:
+            raise Refused("warp_families", found=str(knobs), expected="FUSE and WSPEC off")
+        reduce, stage, raster = knobs.get("REDUCE", OFF), knobs.get("STAGE", OFF), knobs.get("RASTER", OFF)
+        split = reduce.split if isinstance(reduce, Reduce) else None
+        if isinstance(reduce, Reduce) and (reduce.cooperative is not None or split is None or split.how == "c"):
+            raise Refused("warp_reduce", found=f"REDUCE={reduce}", expected="'', gNk or gNa")
+        if isinstance(raster, Raster) and (raster.group is None or raster.cluster or raster.persistent):
+            raise Refused("warp_raster", found=f"RASTER={raster}", expected="'' or gN")
+        if not isinstance(stage, Stage) or stage.transport not in TRANSPORTS:
+            raise Refused("warp_stage", found=f"STAGE={stage}", expected="dN/sync or dN/async")
+        values = {
+            "atom": MMA.index(tile.atom), "wm": tile.wm, "wn": tile.wn, "fm": tile.fm, "fn": tile.fn, "k": tile.k,
+            "depth": stage.depth, "transport": TRANSPORTS.index(stage.transport),
+            "split": split.parts if split else 1, "atomic": int(split is not None and split.how == "a"),
+            "group": (raster.group or 0) if isinstance(raster, Raster) else 0,
+        }  # fmt: skip
+        return {name: np.array([value], dtype=np.int32) for name, value in values.items()}
+
+    def labels(self, problem: WarpProblem, columns: Columns) -> Mapping[str, NDArray[np.int64]]:
+        c = {name: column.astype(np.int64) for name, column in columns.items()}
+        block_m, block_n = _block(c)
+        return {
+            "cta": (c["atom"] * 65536 + block_m) * 65536 + block_n,
+            "warp": c["wm"] * 65536 + c["wn"],
+            "k": c["k"],
+            "reduce": c["split"] * 2 + c["atomic"],
+            "stage": c["depth"] * 4 + c["transport"],
+            "raster": c["group"],
+        }
+
+    def features(self, problem: WarpProblem, caps: Capabilities, columns: Columns) -> dict[str, NDArray[np.float64]]:
+        c = {name: column.astype(np.float64) for name, column in columns.items()}
+        batch, m, n, k = problem.sizes
+        block_m, block_n = _block(c)
+        tiles_m, tiles_n = np.ceil(max(m, 1) / block_m), np.ceil(max(n, 1) / block_n)
+        blocks = tiles_m * tiles_n * batch * c["split"]
+        waves = blocks / caps.units
+        registers = _registers(problem, columns).astype(np.float64)
+        smem = _smem(problem, columns).astype(np.float64)
+        threads = _threads(c)
+        block_bytes = (block_m + block_n) * k / c["split"] * 2
+        fewest = max(1.0, float(batch * (m * k + k * n) * 2))
+        steps = _steps(problem, columns).astype(np.float64)
+        warp_m, warp_n = c["fm"] * ATOM_M, c["fn"] * ATOM_N
+        held = np.minimum(SM_REGISTERS / (registers * threads), SM_THREADS / threads)
+        held = np.minimum(held, caps.smem_bytes / np.maximum(smem, 1.0))
+        fast = np.array([is_fast_math_atom(name) for name in MMA])[columns["atom"]]
+        return {
+            "threads": threads,
+            "blocks": blocks,
+            "waves": waves,
+            "tail_units": 1.0 - waves / np.ceil(np.maximum(waves, 1e-9)),
+            "tail_m": 1.0 - m / (tiles_m * block_m),
+            "tail_n": 1.0 - n / (tiles_n * block_n),
+            "vector_share": np.full(len(threads), min(problem.a.lanes, problem.b.lanes) / 8.0),
+            "fragment": c["fm"] * c["fn"],
+            "registers": registers,
+            "intensity": warp_m * warp_n / (warp_m + warp_n),
+            "block_bytes": block_bytes,
+            "traffic": block_bytes * blocks / fewest,
+            "smem_bytes": smem,
+            "smem_share": smem / max(1, caps.smem_bytes),
+            "stage_depth": c["depth"],
+            "k_step": c["k"] * ATOM_K,
+            "k_unroll": c["k"],
+            "split": c["split"],
+            "atomic": c["atomic"],
+            "barriers": steps,
+            "work_thread": c["fm"] * c["fn"] * k / c["split"],
+            "grouped": (c["group"] > 0).astype(np.float64),
+            "launches": 1.0 + (c["split"] > 1),
+            "resident_blocks": np.floor(np.maximum(held, 1.0)),
+            "ring_bytes": _slot_bytes(columns) * np.maximum(c["depth"] - 1, 1),
+            "async_copies": (columns["transport"] == TRANSPORTS.index("async")).astype(np.float64),
+            "half_accumulate": fast.astype(np.float64),
+        }
+
+    def lower(self, problem: WarpProblem, caps: Capabilities, columns: Columns) -> Plan:
+        reason = self.refuse(problem, caps, columns)
+        if reason is not None:
+            raise reason
+        v = {name: int(column[0]) for name, column in columns.items()}
+        leaf = WarpLeaf(
+            MMA[v["atom"]], v["wm"], v["wn"], v["fm"], v["fn"], v["k"], v["depth"], TRANSPORTS[v["transport"]],
+            v["split"], bool(v["atomic"]), v["group"],
+        )  # fmt: skip
+        knobs = str(self.knobs(problem, columns, 0))
+        return lower_warp(problem.contraction, leaf, problem.contraction.region.name, knobs)
+
+
+def _threads(c: Any) -> Any:
+    return 32 * c["wm"] * c["wn"]
+
+
+def _block(c: Any) -> tuple[Any, Any]:
+    """(rows, columns) of a block's tile."""
+    return c["wm"] * c["fm"] * ATOM_M, c["wn"] * c["fn"] * ATOM_N
+
+
+def _tiles(p: WarpProblem, c: Columns) -> NDArray[np.int64]:
+    """Tiles of the output, all batches."""
+    batch, m, n, _ = p.sizes
+    block_m, block_n = _block(c)
+    return np.asarray(-(-max(m, 1) // block_m) * -(-max(n, 1) // block_n) * batch, dtype=np.int64)
+
+
+def _steps(p: WarpProblem, c: Columns) -> NDArray[np.int64]:
+    """k steps of a block."""
+    step = c["k"].astype(np.int64) * ATOM_K
+    return -(-max(p.sizes[3], 1) // (step * c["split"]))
+
+
+def _accumulators(c: Columns) -> NDArray[np.int64]:
+    """32-bit registers that hold a thread's accumulators."""
+    wide = np.array([4 if ATOMS[name].acc == DType.F32 else 2 for name in MMA])[c["atom"]]
+    return np.asarray(c["fm"] * c["fn"] * wide, dtype=np.int64)
+
+
+def _registers(p: WarpProblem, c: Columns) -> NDArray[np.int64]:
+    """32-bit registers a thread needs: accumulators, fragments (of two atoms where the step has several), addresses."""
+    fragments = (4 * c["fm"] + 2 * c["fn"]) * np.where(c["k"] > 1, 2, 1)
+    addresses = 24 + 2 * c["k"] + c["fn"] // 2
+    return _accumulators(c) + np.asarray(fragments + addresses, dtype=np.int64)
+
+
+def _slot_bytes(c: Columns) -> NDArray[np.int64]:
+    block_m, block_n = _block(c)
+    return np.asarray((block_m + block_n).astype(np.int64) * c["k"] * ATOM_K * 2, dtype=np.int64)
+
+
+def _smem(p: WarpProblem, c: Columns) -> NDArray[np.int64]:
+    """Bytes of the ring, and of the pieces in which warps turn their results round."""
+    turn = np.zeros(len(c["wm"]), dtype=np.int64)
+    if p.staged is not None:
+        piece = 2 * ATOM_M * c["fn"].astype(np.int64) * ATOM_N * p.staged.nbytes
+        turn = np.where(c["split"] == 1, piece * c["wm"] * c["wn"], 0)
+    return _slot_bytes(c) * c["depth"] + turn
