@@ -226,8 +226,8 @@ class If(Stmt):
 class Store(Stmt):
     """Writes ``value.lanes`` consecutive elements, converted to the buffer's type; nothing where ``guard`` is false.
 
-    ``value`` is evaluated either way: a load inside it needs a guard of its own. ``dtype`` is the buffer's storage type;
-    ``aligned`` as in Mem.
+    ``value`` is evaluated either way: a load inside it needs a guard of its own. ``dtype`` is the buffer's storage
+    type; ``aligned`` as in Mem.
     """
 
     buffer: str

@@ -21,6 +21,19 @@ class Workspace:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A tensor map over ``buffer``, encoded once per set of buffers: shape and strides (elements; index expressions).
+
+    Box, type and swizzle are those of the kernel parameter it is bound to (TensorMapParam).
+    """
+
+    name: str
+    buffer: str
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Memset:
     """Fills all elements of a buffer with ``value`` before the next step."""
 
@@ -32,7 +45,7 @@ class Memset:
 class Launch:
     """Runs ``kernel`` on ``grid`` blocks (x, y, z: index expressions over symbols).
 
-    ``args``: the plan's buffer or symbol name bound to each kernel parameter, in order.
+    ``args``: the plan's buffer, symbol or tensor map name bound to each kernel parameter, in order.
     """
 
     kernel: Kernel
@@ -63,6 +76,7 @@ class Plan:
     deterministic: bool = True
     flops: int = 0
     bytes_min: int = 0
+    maps: tuple[TensorMap, ...] = ()
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -80,6 +94,7 @@ def text(plan: Plan) -> str:
     out += [f"  in   {t.name}: {t.dtype.value}[{', '.join(show(e) for e in t.shape)}]" for t in plan.inputs]
     out += [f"  out  {t.name}: {t.dtype.value}[{', '.join(show(e) for e in t.shape)}]" for t in plan.outputs]
     out += [f"  work {w.name}: {w.dtype.value}[{show(w.elements)}]" for w in plan.workspaces]
+    out += [f"  map  {m.name}: {m.buffer}[{', '.join(show(e) for e in m.shape)}]" for m in plan.maps]
     for step in plan.steps:
         if isinstance(step, Memset):
             out.append(f"  memset {step.buffer} = {step.value}")

@@ -137,3 +137,15 @@ def test_tensor_copies_without_roles() -> None:
         np.testing.assert_allclose(args[out], oracle, atol=2e-4, rtol=2e-4)
     require_nvrtc()
     assert compile_cuda(render(kernel, "cuda"), "sm_90a").cubin
+
+
+def test_operand_b_along_n() -> None:
+    kernel = wgmma_matmul.matmul(136, 320, b_major="mn")
+    verify(kernel)
+    for version in (kernel, expand(kernel, "cuda")):
+        grid, args, out, oracle = wgmma_case()
+        args["b_map"] = TensorMap(args["b_map"].array.T.copy(), (64, 64), 128)
+        run_kernel(version, grid, args)
+        np.testing.assert_allclose(args[out], oracle, atol=2e-4, rtol=2e-4)
+    require_nvrtc()
+    assert compile_cuda(render(kernel, "cuda"), "sm_90a").cubin
