@@ -41,11 +41,11 @@ TEMPLATES: dict[str, Template] = {
     "fmod": Template("fmod({0}, {1})", "{0} % {1}", infix=True),
     "max": Template(
         "{h}({0}, {1})", "max({0}, {1})", helper="return (a > b || a != a) ? a : b;",
-        helper_vector="return select(b, a, (a > b) | (a != a));",
+        helper_vector="return ((a > b) | (a != a)) ? a : b;",
     ),
     "min": Template(
         "{h}({0}, {1})", "min({0}, {1})", helper="return (a < b || a != a) ? a : b;",
-        helper_vector="return select(b, a, (a < b) | (a != a));",
+        helper_vector="return ((a < b) | (a != a)) ? a : b;",
     ),
     "fmax": Template("fmax({0}, {1})", "max({0}, {1})"),
     "fmin": Template("fmin({0}, {1})", "min({0}, {1})"),
@@ -78,7 +78,7 @@ TEMPLATES: dict[str, Template] = {
     "cosh": function("cosh"),
     "tanh": function("tanh"),
     "erf": function("erf"),
-    "isnan": Template("isnan({0})", "{0} != {0}", infix=True),
+    "isnan": Template("{0} != {0}", "{0} != {0}", infix=True),
     "isinf": Template("isinf({0})", "{0} != {0}", infix=True),
     "lt": infix("<"),
     "le": infix("<="),
@@ -94,7 +94,7 @@ TEMPLATES: dict[str, Template] = {
     "bitxor": infix("^"),
     "shl": infix("<<"),
     "shr": infix(">>"),
-    "select": Template("{0} ? {1} : {2}", "{0} ? {1} : {2}", "select({2}, {1}, {0})", infix=True),
+    "select": Template("{0} ? {1} : {2}", "{0} ? {1} : {2}", infix=True),
     "fma": Template("{0} * {1} + {2}", "{0} * {1} + {2}", infix=True),  # r += a * b beats fma() on CPUs
 }  # fmt: skip
 
@@ -174,8 +174,9 @@ class OpenCLPrinter(Printer):
         self.pointer(stmt.buffer)
         lanes = value.lanes
         if isinstance(value, Mem) and value.dtype == dtype and value.guard is None and lanes > 1:
-            source = f"vload{lanes}(0, {self.bits(value.buffer, dtype, value.offset, write=False)})"
-            return f"vstore{lanes}({source}, 0, {self.bits(stmt.buffer, dtype, stmt.offset, write=True)});"
+            source = self.wide(value.buffer, dtype, lanes, self.bits(value.buffer, dtype, value.offset, write=False))
+            target = self.wide(stmt.buffer, dtype, lanes, self.bits(stmt.buffer, dtype, stmt.offset, write=True))
+            return f"{target} = {source};"
         text = self.converted(value, dtype.compute)
         if lanes == 1:
             offset = self.text(stmt.offset)
@@ -191,7 +192,22 @@ class OpenCLPrinter(Printer):
             text = f"{self.bf16_bits(lanes)}({text})"
         if dtype == DType.BOOL:
             text = f"convert_uchar{lanes}({text} & 1)"
-        return f"vstore{lanes}({text}, 0, {address});"
+        return f"{self.wide(stmt.buffer, dtype, lanes, address)} = {text};"
+
+    def wide(self, buffer: str, dtype: DType, lanes: int, address: str) -> str:
+        """``lanes`` elements at ``address`` as one vector lvalue that is aligned like an element.
+
+        Not vloadN and vstoreN: where PoCL compiles for an older processor than its built-in library was compiled for,
+        they stay calls, and every register is saved around each (AMD EPYC 9004, PoCL 3.0, 2026-11-30: a 256³ matmul
+        takes three times as long).
+        """
+        kind = "ushort" if dtype == DType.F16 else STORAGE_TYPES[dtype]
+        name = f"{kind}{lanes}_at"
+        definition = f"typedef {kind} {name} __attribute__((ext_vector_type({lanes}), aligned({dtype.nbytes})));"
+        self.helper(name, lambda: definition)
+        space = _SPACES[self.pointer(buffer).space]
+        const = "" if self.pointer(buffer).writable else "const "
+        return f"*({space} {const}{name}*)({address})"
 
     def bf16_bits(self, lanes: int) -> str:
         """Helper: float to the nearest bfloat16 (ties to even) as ushort; a NaN keeps its quiet bit."""
@@ -283,10 +299,10 @@ class OpenCLPrinter(Printer):
             case DType.F16:
                 return f"vload_half{n}(0, {address})"
             case DType.BF16:
-                return f"as_float{n}(convert_uint{n}(vload{n}(0, {address})) << 16)"
+                return f"as_float{n}(convert_uint{n}({self.wide(node.buffer, dtype, n, address)}) << 16)"
             case DType.BOOL:
-                return f"(convert_int{n}(vload{n}(0, {address})) != 0)"
-        return f"vload{n}(0, {address})"
+                return f"(convert_int{n}({self.wide(node.buffer, dtype, n, address)}) != 0)"
+        return self.wide(node.buffer, dtype, n, address)
 
     def lane(self, value: Expr, lane: int) -> str:
         text = f"{self.expr(value)}.s{lane:x}"
