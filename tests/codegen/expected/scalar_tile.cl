@@ -1,3 +1,4 @@
+typedef float float4_at __attribute__((ext_vector_type(4), aligned(4)));
 __attribute__((reqd_work_group_size(4, 4, 1)))
 __kernel void k_scalar_tile(
     __global const float* restrict a,
@@ -27,20 +28,20 @@ __kernel void k_scalar_tile(
         const int t10 = k0 + t8;
         const int t11 = (bx * 16) + t9;
         float4 t12 = (float4)(0.0f);
-        if ((t10 < 13) && (t11 < 24)) t12 = vload4(0, b + ((t10 * 24) + t11));
-        vstore4(t12, 0, b_tile + ((t8 * 16) + t9));
+        if ((t10 < 13) && (t11 < 24)) t12 = *(__global const float4_at*)(b + ((t10 * 24) + t11));
+        *(__local float4_at*)(b_tile + ((t8 * 16) + t9)) = t12;
         barrier(CLK_LOCAL_MEM_FENCE);
         #pragma unroll
         for (int kk = 0; kk < 4; kk += 1) {
-            acc_0 = acc_0 + ((float4)(a_tile[(ty * 8) + kk]) * vload4(0, b_tile + ((kk * 16) + (tx * 4))));
-            acc_1 = acc_1 + ((float4)(a_tile[(((ty * 2) + 1) * 4) + kk]) * vload4(0, b_tile + ((kk * 16) + (tx * 4))));
+            acc_0 = acc_0 + ((float4)(a_tile[(ty * 8) + kk]) * *(__local float4_at*)(b_tile + ((kk * 16) + (tx * 4))));
+            acc_1 = acc_1 + ((float4)(a_tile[(((ty * 2) + 1) * 4) + kk]) * *(__local float4_at*)(b_tile + ((kk * 16) + (tx * 4))));
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     const int t13 = (by * 8) + (ty * 2);
     const int t14 = (bx * 16) + (tx * 4);
-    if ((t13 < 19) && (t14 < 24)) vstore4(acc_0, 0, c + ((t13 * 24) + t14));
+    if ((t13 < 19) && (t14 < 24)) *(__global float4_at*)(c + ((t13 * 24) + t14)) = acc_0;
     const int t15 = ((by * 8) + (ty * 2)) + 1;
     const int t16 = (bx * 16) + (tx * 4);
-    if ((t15 < 19) && (t16 < 24)) vstore4(acc_1, 0, c + ((t15 * 24) + t16));
+    if ((t15 < 19) && (t16 < 24)) *(__global float4_at*)(c + ((t15 * 24) + t16)) = acc_1;
 }

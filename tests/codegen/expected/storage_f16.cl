@@ -1,3 +1,4 @@
+typedef ushort ushort8_at __attribute__((ext_vector_type(8), aligned(2)));
 __attribute__((reqd_work_group_size(4, 1, 1)))
 __kernel void k_storage_f16_8(
     __global const half* restrict x,
@@ -10,5 +11,5 @@ __kernel void k_storage_f16_8(
     const float8 value = t0;
     vstore_half8((value + value), 0, y + (tx * 8));
     const int t1 = tx * 8;
-    if (tx < 3) vstore8(vload8(0, (__global const ushort*)(x + t1)), 0, (__global ushort*)(z + t1));
+    if (tx < 3) *(__global ushort8_at*)((__global ushort*)(z + t1)) = *(__global const ushort8_at*)((__global const ushort*)(x + t1));
 }
