@@ -112,5 +112,5 @@ def take(columns: Columns, rows: Any) -> Columns:
 
 
 def concat(parts: Sequence[Columns]) -> Columns:
-    """Columns one after the other; all parts have the same names."""
+    """Columns one after the other; all parts have the same names, in any order."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

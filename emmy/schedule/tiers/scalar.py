@@ -116,23 +116,29 @@ class ScalarTier(Tier):
         return match_contraction(region)
 
     def grid(self, problem: Contraction, caps: Capabilities, fast_math: bool) -> Columns:
-        common = {"split": (1, 2, 4, 8), "atomic": (0, 1), "group": (0, 4, 8)}
         if caps.kind == "cpu":
-            wide = caps.vector_lanes(problem.comp.dtype.compute.nbytes)
-            fn = sorted({max(1, wide // 2), wide, 2 * wide, 3 * wide, 4 * wide, 6 * wide, 8 * wide} | {1, 4})
-            return concat([
-                product(n=(1,), m=(1,), fn=fn, fm=(1, 2, 3, 4, 6, 8, 12, 16), k=(1, 2, 4, 8), depth=(0,),
-                        transport=(0,), **common),
-                product(n=(1,), m=(1, 4, 8), fn=fn, fm=(4, 6, 8, 12), k=(32, 64, 128, 256), depth=(1,), transport=(1,),
-                        **common),
-                product(n=(1, 2, 4), m=(4, 8, 16), fn=(wide, 2 * wide), fm=(2, 4, 6), k=(4, 8), depth=(0,),
-                        transport=(0,), **common),
-            ])  # fmt: skip
+            return self._cpu_grid(caps.vector_lanes(problem.comp.dtype.compute.nbytes))
+        common = {"split": (1, 2, 4, 8), "atomic": (0, 1), "group": (0, 4, 8)}
         staged = product(n=(8, 16, 32), m=(4, 8, 16, 32), fn=(2, 4, 8, 16), fm=(1, 2, 4, 8), k=(8, 16, 32, 64),
                          depth=(1, 2, 3), transport=(1, 2), **common)  # fmt: skip
         plain = product(n=(8, 16, 32), m=(4, 8, 16, 32), fn=(1, 2, 4), fm=(1, 2, 4), k=(4, 8), depth=(0,),
                         transport=(0,), **common)  # fmt: skip
         return concat([staged, plain])
+
+    @staticmethod
+    def _cpu_grid(wide: int) -> Columns:
+        """Register tiles on one thread a block, and a few blocks of several work-items: PoCL compiles those slowly, and
+        they lose on 2 cores of an AMD EPYC 9004 (512³, 2026-11-30: 2.2 ms of CPU time against 1.5 ms)."""
+        fn = sorted({max(1, wide // 2), wide, 2 * wide, 3 * wide, 4 * wide, 6 * wide} | {1, 4})
+        one = {"n": (1,), "m": (1,), "depth": (0,), "transport": (0,), "atomic": (0,)}
+        several = {"n": (1, 2, 4), "m": (4, 8), "fn": (wide, 2 * wide), "split": (1,), "atomic": (0,), "group": (0,)}
+        return concat(
+            [
+                product(**one, fn=fn, fm=(1, 2, 3, 4, 6, 8, 12), k=(1, 2, 4, 8), split=(1, 2, 4), group=(0, 8, 32)),
+                product(**several, fm=(2, 4, 6), k=(4,), depth=(0,), transport=(0,)),
+                product(**several, fm=(4, 6), k=(64, 128, 256), depth=(1,), transport=(1,)),
+            ]
+        )
 
     def knobs(self, problem: Contraction, columns: Columns, row: int) -> KnobMap:
         v = {name: int(column[row]) for name, column in columns.items()}
