@@ -25,6 +25,8 @@ def begin(strand: Strand) -> None:
 def evaluate(strand: Strand, expr: Expr) -> Any:
     """The value of ``expr``: a scalar, (threads,) or (threads, lanes), in the internal type."""
     if id(expr) not in strand.memo:
+        if isinstance(expr, Const | Var):
+            return _node(strand, expr)
         for node in walk(expr):
             if id(node) not in strand.memo:
                 strand.keep.append(node)  # an id stays one object's while the memo lives
@@ -133,10 +135,13 @@ def register_index(strand: Strand, reg: Reg) -> tuple[int, ...]:
     slots = strand.slots(reg.name)
     index = []
     for k, expr in enumerate(reg.index):
-        value = strand.threadwise(evaluate(strand, expr))[strand.mask]
-        if value.size and (value != value[0]).any():
-            raise strand.fault(Misuse, f"register array {reg.name} is indexed by the thread")
-        at = int(value[0]) if value.size else 0
+        value = evaluate(strand, expr)
+        if np.ndim(value):
+            value = value[strand.mask]
+            if (value != value[0]).any():
+                raise strand.fault(Misuse, f"register array {reg.name} is indexed by the thread")
+            value = value[0]
+        at = int(value)
         if not 0 <= at < slots.values.shape[1 + k]:
             raise strand.fault(Misuse, f"register array {reg.name} has no slot {at} on axis {k}")
         index.append(at)

@@ -204,10 +204,11 @@ def _if(strand: Strand, stmt: If) -> Waits:
 
 def _for(strand: Strand, stmt: For) -> Waits:
     outer = strand.mask
-    start, stop, step = (strand.threadwise(evaluate(strand, e)) for e in (stmt.start, stmt.stop, stmt.step))
-    if (step[outer] <= 0).any():
+    start, stop, step = (evaluate(strand, e) for e in (stmt.start, stmt.stop, stmt.step))
+    if (strand.threadwise(step)[outer] <= 0).any():
         raise strand.fault(Misuse, f"the loop over {stmt.var} does not advance")
-    value = np.array(start)
+    alike = all(np.ndim(bound) == 0 for bound in (start, stop, step))
+    value = start if alike else np.array(strand.threadwise(start))
     while True:
         mask = outer & (value < stop)
         if not mask.any():
