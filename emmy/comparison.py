@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 BACKENDS = ("eager", "tcompile", "emmy")
 GREEDY = "greedy"
 
-_SHOWN = {Status.INVALID: Status.COMPILE_FAILED, Status.LAUNCH_FAILED: Status.BENCH_FAIL, Status.NOT_RECORDED: Status.BENCH_FAIL}
+_SHOWN = {
+    Status.INVALID: Status.COMPILE_FAILED,
+    Status.LAUNCH_FAILED: Status.BENCH_FAIL,
+    Status.NOT_RECORDED: Status.BENCH_FAIL,
+}
 """What the contract's statuses call an end that only a search tells apart."""
 
 
@@ -117,7 +121,11 @@ class Comparison:
 
     def best_golden(self) -> Timed | None:
         """The fastest golden of greedy's own lane in this run."""
-        own = [r for r in self.pinned if r.ok and r.candidate.origin == "golden" and r.candidate.lane == self.greedy.candidate.lane]
+        own = [
+            r
+            for r in self.pinned
+            if r.ok and r.candidate.origin == "golden" and r.candidate.lane == self.greedy.candidate.lane
+        ]
         return min(own, key=lambda row: row.us or 0.0, default=None)
 
     def to_json(self) -> dict[str, Any]:
@@ -133,15 +141,28 @@ class Comparison:
             "dynamic": bool(self.symbols),
             "hint": dict(self.symbols) or None,
             "greedy": {
-                "lane": greedy.lane, "knobs": _decided(greedy.record), "record_knobs": greedy.record,
-                "source": weakest(greedy.picks), "us": self.greedy.us, "low_us": self.greedy.low_us,
-                "high_us": self.greedy.high_us, "status": self.greedy.status.value, "reason": self.greedy.reason,
+                "lane": greedy.lane,
+                "knobs": _decided(greedy.record),
+                "record_knobs": greedy.record,
+                "source": weakest(greedy.picks),
+                "us": self.greedy.us,
+                "low_us": self.greedy.low_us,
+                "high_us": self.greedy.high_us,
+                "status": self.greedy.status.value,
+                "reason": self.greedy.reason,
             },
             "pinned": [
                 {
-                    "label": row.candidate.label, "origin": row.candidate.origin, "lane": row.candidate.lane,
-                    "knobs": row.candidate.wanted.to_dict(), "record_knobs": row.candidate.record, "us": row.us,
-                    "low_us": row.low_us, "high_us": row.high_us, "status": row.status.value, "reason": row.reason,
+                    "label": row.candidate.label,
+                    "origin": row.candidate.origin,
+                    "lane": row.candidate.lane,
+                    "knobs": row.candidate.wanted.to_dict(),
+                    "record_knobs": row.candidate.record,
+                    "us": row.us,
+                    "low_us": row.low_us,
+                    "high_us": row.high_us,
+                    "status": row.status.value,
+                    "reason": row.reason,
                 }
                 for row in self.pinned
             ],
@@ -151,13 +172,16 @@ class Comparison:
                 "emmy_us": best.emmy_us if best else None,
                 f"{best.reference if best else 'cublas'}_us": best.reference_us if best else None,
             },
-        }  # fmt: skip
+        }
 
 
 def candidates(
-    job: Job, picker: Picker, goldens: Sequence[GoldenConfig] = (), ab: Sequence[tuple[str, KnobMap]] = (),
+    job: Job,
+    picker: Picker,
+    goldens: Sequence[GoldenConfig] = (),
+    ab: Sequence[tuple[str, KnobMap]] = (),
     pin: KnobMap | None = None,
-) -> list[Candidate]:  # fmt: skip
+) -> list[Candidate]:
     """Greedy first (under the variables' ``pin``), then the goldens of the shape, then the ``--ab`` rows.
 
     Raises Refused where no tier realises a region, InputError for a pin of the variables that cannot be realised.
@@ -247,9 +271,17 @@ def compare(
     found = [_timed(row, ends[row.label]) for row in rows]
     references = {source.label: result.replies[source.label] for source in sources}
     comparison = Comparison(
-        job.name, ", ".join(region.name for region in job.regions), work.caps.name, CONFIRM.label, job.symbols, found[0],
-        tuple(found[1:]), references, result, run,
-    )  # fmt: skip
+        job.name,
+        ", ".join(region.name for region in job.regions),
+        work.caps.name,
+        CONFIRM.label,
+        job.symbols,
+        found[0],
+        tuple(found[1:]),
+        references,
+        result,
+        run,
+    )
     record(job, work, sweep, comparison)
     return comparison
 
@@ -283,18 +315,48 @@ def record(job: Job, work: Workspace, sweep: str, comparison: Comparison) -> Non
     for timed in (comparison.greedy, *comparison.pinned):
         row = timed.candidate
         rows += [
-            AbRow(sweep, comparison.run, work.caps.name, key, shape, row.label, row.origin, row.lane, row.text,
-                  CONFIRM.label, process, timed.status, json.dumps([s * 1e6 for s in series]), timed.reason, now)
+            AbRow(
+                sweep,
+                comparison.run,
+                work.caps.name,
+                key,
+                shape,
+                row.label,
+                row.origin,
+                row.lane,
+                row.text,
+                CONFIRM.label,
+                process,
+                timed.status,
+                json.dumps([s * 1e6 for s in series]),
+                timed.reason,
+                now,
+            )
             for process, series in enumerate(result.seconds.get(row.label, ()) or ((),))
-        ]  # fmt: skip
+        ]
         if single is not None and timed.ok:
             rows.append(_confirmed(row.picks[0].variant, timed, result.replies[row.label], sweep, shape, now))
     for label, reply in comparison.references.items():
         rows += [
-            AbRow(sweep, comparison.run, work.caps.name, key, shape, label, "reference", "std", "", CONFIRM.label, process,
-                  reply.status, json.dumps([s * 1e6 for s in series]), reply.error, now)
+            AbRow(
+                sweep,
+                comparison.run,
+                work.caps.name,
+                key,
+                shape,
+                label,
+                "reference",
+                "std",
+                "",
+                CONFIRM.label,
+                process,
+                reply.status,
+                json.dumps([s * 1e6 for s in series]),
+                reply.error,
+                now,
+            )
             for process, series in enumerate(result.seconds.get(label, ()))
-        ]  # fmt: skip
+        ]
     work.store.append(*rows)
 
 
@@ -310,5 +372,3 @@ def weakest(picks: Sequence[Pick]) -> str:
 
 def _decided(stamped: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in stamped.items() if value not in ("", False)}
-
-

@@ -1,4 +1,4 @@
-"""The program as PyTorch runs it: what ``run`` compares with, and the source of the rows that are timed beside emmy's."""
+"""The program as PyTorch runs it: what ``run`` compares with, and the source of rows timed beside emmy's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from emmy.errors import InputError
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Call, Const, Expr, Var, evaluate_int
 from emmy.ir.graph import Arg, Graph, Ref
-from emmy.ir.nest import Region
 from emmy.ir.plan import Plan
 
 if TYPE_CHECKING:
@@ -94,10 +93,7 @@ def _viewed(path: str, shape: tuple[int, ...]) -> str:
 def torch_source(job: Job, *, compiled: bool = False) -> TorchSource:
     """The program as a row of a comparison: a golden's own snippet, otherwise the traced operations one by one."""
     names = tuple(tensor.name for tensor in job.traced.graph.inputs)
-    if job.shape is not None:
-        body = f"    return {job.shape.snippet()}"
-    else:
-        body = graph_source(job.traced.graph)
+    body = f"    return {job.shape.snippet()}" if job.shape is not None else graph_source(job.traced.graph)
     source = f"def f({', '.join(names)}):\n{body}\n"
     return TorchSource(source, names, compiled, "tcompile" if compiled else "eager")
 
@@ -137,8 +133,18 @@ def _python(arg: Arg) -> str:
     return repr(arg)
 
 
-_TORCH = {"bool": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "f16": "float16",
-          "bf16": "bfloat16", "f32": "float32", "f64": "float64"}  # fmt: skip
+_TORCH = {
+    "bool": "bool",
+    "u8": "uint8",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+}
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}
 
 
@@ -153,5 +159,3 @@ def _size(expr: Expr) -> str:
         case Call(fn, args):
             return f"{fn}({', '.join(_size(a) for a in args)})"
     raise TypeError(f"not a size: {expr!r}")
-
-

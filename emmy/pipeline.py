@@ -51,9 +51,11 @@ def open_job(target: Target) -> Job:
     """Traces a target and cuts it into regions. Raises InputError, UnsupportedOp."""
     if target.kind is TargetKind.MODEL:
         raise InputError(
-            f"model {target.value}", found="a model's name", expected="-c SNIPPET, --golden NAME or a reproducer",
+            f"model {target.value}",
+            found="a model's name",
+            expected="-c SNIPPET, --golden NAME or a reproducer",
             hint="models are not compiled yet: put the layer into a snippet",
-        )  # fmt: skip
+        )
     from emmy.frontend import trace
     from emmy.goldens.dataset import shape
     from emmy.passes.partition import partition
@@ -100,10 +102,17 @@ class Workspace:
         current = None if clean else self.store.current_sweep(self.caps.name)
         if current is not None:
             return current
-        facts = {"driver": self.caps.driver, "compiler": self.caps.compiler, "patience": self.settings.patience,
-                 "o3_tol": self.settings.o3_tol, "fast_math": self.settings.fast_math}  # fmt: skip
+        facts = {
+            "driver": self.caps.driver,
+            "compiler": self.caps.compiler,
+            "patience": self.settings.patience,
+            "o3_tol": self.settings.o3_tol,
+            "fast_math": self.settings.fast_math,
+        }
         if clean:
-            return self.store.clean(self.caps.name, facts, forget=[p for p in (self.settings.online_file,) if p.exists()])
+            return self.store.clean(
+                self.caps.name, facts, forget=[p for p in (self.settings.online_file,) if p.exists()]
+            )
         return self.store.start_sweep(self.caps.name, facts)
 
     def references(self, region: Region) -> ReferenceSet:

@@ -59,9 +59,16 @@ def bench_targets(work: Workspace, targets: Sequence[Target], bench: Bench, swee
 
 
 def bench_one(
-    work: Workspace, job: Job, bench: Bench, sweep: str, ab: Sequence[tuple[str, KnobMap]] = (),
-    pin: KnobMap | None = None, backends: Sequence[str] = ("eager", "emmy"), *, quiet: bool = False,
-) -> Comparison:  # fmt: skip
+    work: Workspace,
+    job: Job,
+    bench: Bench,
+    sweep: str,
+    ab: Sequence[tuple[str, KnobMap]] = (),
+    pin: KnobMap | None = None,
+    backends: Sequence[str] = ("eager", "emmy"),
+    *,
+    quiet: bool = False,
+) -> Comparison:
     """Times greedy, the recorded goldens of this device, the ``--ab`` rows and PyTorch; prints both tables."""
     goldens = goldens_by_name(job.name, work.caps.name) if job.shape is not None else ()
     rows = candidates(job, work.picker(), goldens, ab, pin)
@@ -84,8 +91,14 @@ def backend_table(comparison: Comparison) -> str:
             lines.append((title, number(us), f"{eager / us:.2f}x" if eager and us else "-"))
     text = f"{comparison.name} on {comparison.device}, O3, {comparison.protocol}"
     if comparison.symbols:
-        text += "\nbenched at " + ", ".join(f"{n}={hint}" for n, hint in comparison.symbols.items()) + " (symbolic hint)"
-    failed = [f"! {label}: {reply.status.value}: {reply.error}" for label, reply in comparison.references.items() if not reply.ok]
+        text += (
+            "\nbenched at " + ", ".join(f"{n}={hint}" for n, hint in comparison.symbols.items()) + " (symbolic hint)"
+        )
+    failed = [
+        f"! {label}: {reply.status.value}: {reply.error}"
+        for label, reply in comparison.references.items()
+        if not reply.ok
+    ]
     return "\n".join([text, table(("Backend", "us", "vs Eager"), lines, right=(1, 2)), *failed])
 
 
@@ -97,12 +110,21 @@ def kernel_table(comparison: Comparison) -> str:
     header = ("kernel", "us", "low", "high", "greedy/row", *families, "status")
     lines = []
     for row, record in zip(rows, records, strict=True):
-        ratio = comparison.greedy.us / row.us if comparison.greedy.us and row.us and row is not comparison.greedy else None
+        ratio = (
+            comparison.greedy.us / row.us if comparison.greedy.us and row.us and row is not comparison.greedy else None
+        )
         name = _title(comparison, row)
         lines.append(
-            (name, number(row.us), number(row.low_us), number(row.high_us), "-" if ratio is None else f"{ratio:.3f}",
-             *(record.get(name, "") for name in families), row.status.value)
-        )  # fmt: skip
+            (
+                name,
+                number(row.us),
+                number(row.low_us),
+                number(row.high_us),
+                "-" if ratio is None else f"{ratio:.3f}",
+                *(record.get(name, "") for name in families),
+                row.status.value,
+            )
+        )
     notes = [f"! {row.candidate.label}: {_note(row)}" for row in rows if not row.ok]
     return "\n".join([table(header, lines, right=(1, 2, 3, 4)), *notes])
 

@@ -43,6 +43,12 @@ def command(target: Target, ir: str | None, arch: str | None, device: str | None
     from emmy.pipeline import open_job, open_workspace
 
     work = open_workspace(settings, target=arch)
+    if ir in ("opencl", "cuda") and ir != work.caps.language:
+        raise InputError(
+            f"--ir {ir}",
+            found=f"{work.caps.name}, which is programmed in {work.caps.language}",
+            expected=f"--ir {work.caps.language}, or another --device or --target",
+        )
     job = open_job(target)
     click.echo(_printers()[ir or work.caps.language](work, job), nl=False)
     if settings.dump_dir is not None:

@@ -20,8 +20,12 @@ DYNAMIC = "weights_dynamic"
 
 
 @click.command(help="Fit the offline prior on real measurements.")
-@click.option("--out", metavar="F", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of the "
-              "shipped artefact; compare with EMMY_OFFLINE_FILE before overwriting it.")  # fmt: skip
+@click.option(
+    "--out",
+    metavar="F",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write here instead of the shipped artefact; compare with EMMY_OFFLINE_FILE before overwriting it.",
+)
 @json_option
 @device_option
 def command(out: Path | None, json_path: Path | None, device: str | None) -> int:
@@ -37,8 +41,12 @@ def command(out: Path | None, json_path: Path | None, device: str | None) -> int
 
     store = Store(settings.tune_db)
     if not store.exists:
-        raise InputError("tune store", found=f"nothing at {store.path}", expected="measurements",
-                         hint="run emmy tune --dataset golden first")  # fmt: skip
+        raise InputError(
+            "tune store",
+            found=f"nothing at {store.path}",
+            expected="measurements",
+            hint="run emmy tune --dataset golden first",
+        )
     caps = capabilities(resolve(settings.device), settings.work_dir)
     names = {name for name in store.measurements(device=caps.name)["shape"] if name}
     training = training_rows(store, caps, golden_regions(names))

@@ -67,5 +67,7 @@ def _backends(text: str | None) -> tuple[str, ...]:
     names = tuple(part.strip() for part in (text or "eager,emmy").split(",") if part.strip())
     unknown = [name for name in names if name not in BACKENDS]
     if unknown or "emmy" not in names:
-        raise InputError("--bench-backends", found=text, expected="emmy and any of eager, tcompile, separated by commas")
+        raise InputError(
+            "--bench-backends", found=text, expected="emmy and any of eager, tcompile, separated by commas"
+        )
     return tuple(dict.fromkeys(names))

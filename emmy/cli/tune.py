@@ -48,10 +48,16 @@ def command(
 ) -> int:
     if (target is None) == (dataset is None):
         found = "neither" if target is None else "both"
-        raise InputError("tune", found=f"{found} --dataset and a target", expected="--dataset golden, or one target",
-                         hint="for example emmy tune --golden quick.matmul.256")  # fmt: skip
+        raise InputError(
+            "tune",
+            found=f"{found} --dataset and a target",
+            expected="--dataset golden, or one target",
+            hint="for example emmy tune --golden quick.matmul.256",
+        )
     if target is not None and (groups or kernel):
-        raise InputError("--group" if groups else "--kernel", found="a single target", expected="--dataset golden beside it")
+        raise InputError(
+            "--group" if groups else "--kernel", found="a single target", expected="--dataset golden beside it"
+        )
     settings = config.load(patience=patience, device=device, dump_dir=dump_dir)
 
     from emmy.cli.tuning import run_tune

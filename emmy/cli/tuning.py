@@ -1,4 +1,4 @@
-"""What ``emmy tune`` does once its options are read: shape after shape, with a line an attempt that a person can follow."""
+"""What ``emmy tune`` does once its options are read: shape after shape, an attempt a line that a person can follow."""
 
 from __future__ import annotations
 
@@ -53,10 +53,12 @@ def warnings_of(patience: int, o3_tol: float) -> list[str]:
     """What to say about settings that are known to lose winners."""
     found: list[str] = []
     if patience < PATIENCE_FLOOR:
-        found.append(f"warning: patience {patience} is below {PATIENCE_FLOOR}: with a cold start wide TILE forks are found late")
+        found.append(
+            f"warning: patience {patience} is below {PATIENCE_FLOOR}: with a cold start wide TILE forks are found late"
+        )
     if o3_tol < TOLERANCE_FLOOR:
-        found.append(f"warning: EMMY_O3_TOL {o3_tol:g} is below {TOLERANCE_FLOOR:.2f}: a contender lost in the cheap ranking is never "
-                     "measured again")  # fmt: skip
+        low = f"EMMY_O3_TOL {o3_tol:g} is below {TOLERANCE_FLOOR:.2f}"
+        found.append(f"warning: {low}: a contender that the screening misplaces is never measured again")
     return found
 
 
@@ -70,7 +72,9 @@ def run_tune(work: Workspace, targets: Sequence[Target], *, clean: bool = False,
     broken: list[str] = []
     with (work.folder / "tune.log").open("a", encoding="utf-8") as file, work.bench(sweep) as bench:
         log = Log(file)
-        log.line(f"device {work.caps.name}, sweep {sweep}{' (new)' if clean else ''}, patience {work.settings.patience}")
+        log.line(
+            f"device {work.caps.name}, sweep {sweep}{' (new)' if clean else ''}, patience {work.settings.patience}"
+        )
         log.line(f"{work.prior.name} prior: {work.prior.about}")
         for text in warnings_of(work.settings.patience, work.settings.o3_tol):
             log.line(text)
@@ -117,8 +121,14 @@ def _reason() -> str:
 def progress_line(p: Progress) -> str:
     """``k_matmul_3fa2c1 17/6746  412.3 us  TILE=…  best 398.1 us  since best 5``."""
     reply = p.reply
-    outcome = f"{number(reply.median_us)} us" if reply.ok else f"{reply.status}: {reply.error.splitlines()[0] if reply.error else ''}"
-    marks = "".join(m for m in (" known" if not p.live else "", " abandoned" if reply.abandoned else "", f" {p.origin}"))
+    outcome = (
+        f"{number(reply.median_us)} us"
+        if reply.ok
+        else f"{reply.status}: {reply.error.splitlines()[0] if reply.error else ''}"
+    )
+    marks = "".join(
+        m for m in (" known" if not p.live else "", " abandoned" if reply.abandoned else "", f" {p.origin}")
+    )
     best = f"best {number(p.best_us)} us" if p.best_us is not None else "no best yet"
     return f"{p.region} {p.attempt}/{p.offered}  {outcome}{marks}  {p.label}  {best}, {p.since_best} since"
 

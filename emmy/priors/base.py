@@ -27,9 +27,14 @@ class Prior(Protocol):
     what it was fitted on, for logs.
     """
 
-    name: str
-    trusted: bool
-    about: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def trusted(self) -> bool: ...
+
+    @property
+    def about(self) -> str: ...
 
     def scores(self, space: Space) -> Scores:
         """One score a leaf, lower is faster: ln(latency) up to a constant of the region.
@@ -43,12 +48,16 @@ def checked(scores: Scores, features: NDArray[np.float32], name: str) -> Scores:
     if not np.isfinite(scores).all():
         bad = int(np.count_nonzero(~np.isfinite(scores)))
         raise SaturatedScore(
-            f"{name} prior", found=f"{bad} of {len(scores)} scores not finite", expected="finite scores",
+            f"{name} prior",
+            found=f"{bad} of {len(scores)} scores not finite",
+            expected="finite scores",
             hint="fit it again with emmy fit",
-        )  # fmt: skip
+        )
     if len(scores) > 1 and np.ptp(scores) == 0.0 and np.ptp(features, axis=0).any():
         raise SaturatedScore(
-            f"{name} prior", found=f"the score {scores[0]:g} for all of {len(scores)} leaves",
-            expected="scores that differ where features differ", hint="fit it again with emmy fit",
-        )  # fmt: skip
+            f"{name} prior",
+            found=f"the score {scores[0]:g} for all of {len(scores)} leaves",
+            expected="scores that differ where features differ",
+            hint="fit it again with emmy fit",
+        )
     return scores

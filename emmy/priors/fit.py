@@ -65,9 +65,10 @@ def fit(data: Sequence[RegionData], today: str | None = None) -> Fit:
     if len(usable) < MIN_REGIONS:
         raise InputError(
             "too few measurements to fit on",
-            found=f"{len(usable)} regions of at least {MIN_ROWS} measured leaves", expected=f"at least {MIN_REGIONS}",
+            found=f"{len(usable)} regions of at least {MIN_ROWS} measured leaves",
+            expected=f"at least {MIN_REGIONS}",
             hint="run emmy tune --dataset golden first",
-        )  # fmt: skip
+        )
     terms = _terms(usable)
     judged = {penalty: _cross_validate(usable, terms, penalty) for penalty in PENALTIES}
     penalty = min(PENALTIES, key=lambda p: float(np.mean([np.log(s.pick_regret) for s in judged[p]])))
@@ -114,19 +115,22 @@ def _standard(data: Sequence[RegionData], terms: tuple[Term, ...]) -> tuple[NDAr
 
 
 def _solve(
-    data: Sequence[RegionData], terms: tuple[Term, ...], means: NDArray[np.float64], scales: NDArray[np.float64],
+    data: Sequence[RegionData],
+    terms: tuple[Term, ...],
+    means: NDArray[np.float64],
+    scales: NDArray[np.float64],
     penalty: float,
-) -> NDArray[np.float64]:  # fmt: skip
+) -> NDArray[np.float64]:
     """Weighted ridge; each region has the same total weight and is centred on its own weighted mean."""
     gram = np.zeros((len(terms), len(terms)))
     moment = np.zeros(len(terms))
     for one in data:
-        x = (design(one.features, terms) - means) / scales
-        y = np.log(one.latency_us)
+        x: NDArray[np.float64] = (design(one.features, terms) - means) / scales
+        y: NDArray[np.float64] = np.log(one.latency_us)
         w = np.exp(-EMPHASIS * (y - y.min()))
         w /= w.sum()
-        x = x - w @ x
-        y = y - w @ y
+        x -= np.average(x, axis=0, weights=w)
+        y -= float(np.average(y, weights=w))
         gram += (x * w[:, None]).T @ x
         moment += (x * w[:, None]).T @ y
     count = len(data)
@@ -135,7 +139,7 @@ def _solve(
 
 
 def _cross_validate(data: Sequence[RegionData], terms: tuple[Term, ...], penalty: float) -> tuple[RegionScore, ...]:
-    """Each region judged by a fit without it, nor without any region of the same shape (its other devices, its cuts)."""
+    """Each region judged by a fit without it, nor without any of the same shape (other devices, cuts)."""
     out = []
     for one in data:
         rest = [other for other in data if other.region != one.region and (not one.shape or other.shape != one.shape)]
@@ -146,7 +150,11 @@ def _cross_validate(data: Sequence[RegionData], terms: tuple[Term, ...], penalty
         scores = ((design(one.features, terms) - means) / scales) @ weights
         out.append(
             RegionScore(
-                one.region, one.shape, len(scores), spearman(scores, one.latency_us), pick_regret(scores, one.latency_us)
+                one.region,
+                one.shape,
+                len(scores),
+                spearman(scores, one.latency_us),
+                pick_regret(scores, one.latency_us),
             )
         )
     return tuple(out)

@@ -45,8 +45,10 @@ class Provenance:
     def line(self) -> str:
         rank = "unmeasured" if self.spearman is None else f"{self.spearman:.2f}"
         regret = "unmeasured" if self.pick_regret is None else f"{self.pick_regret:.2f}x"
-        return (f"{self.rows} rows of {self.regions} regions on {', '.join(self.devices)}, {self.date}; "
-                f"cross-validated rank correlation {rank}, pick regret {regret}")  # fmt: skip
+        return (
+            f"{self.rows} rows of {self.regions} regions on {', '.join(self.devices)}, {self.date}; "
+            f"cross-validated rank correlation {rank}, pick regret {regret}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class WeightSet:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> WeightSet:
-        raw = {k: tuple(v) if isinstance(v, list) else v for k, v in data["provenance"].items()}
+        raw: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data["provenance"].items()}
         rows = data["terms"]
         return cls(
             tuple(parse(text) for text in rows),
@@ -130,11 +132,17 @@ def load_artefact(path: Path) -> OfflineArtefact:
     except (ValueError, KeyError, TypeError):
         raise InputError("offline prior", found=f"{path}, not an artefact", expected="a file of emmy fit") from None
     if schema != SCHEMA:
-        raise InputError(f"offline prior {path}", found=f"schema {schema}", expected=f"schema {SCHEMA}",
-                         hint="fit it again with emmy fit")  # fmt: skip
+        raise InputError(
+            f"offline prior {path}",
+            found=f"schema {schema}",
+            expected=f"schema {SCHEMA}",
+            hint="fit it again with emmy fit",
+        )
     try:
         sets = {
-            (kind, name): WeightSet.from_json(body) for kind, named in data["kinds"].items() for name, body in named.items()
+            (kind, name): WeightSet.from_json(body)
+            for kind, named in data["kinds"].items()
+            for name, body in named.items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError("offline prior", found=f"{path}: damaged ({error})", expected="a file of emmy fit") from None

@@ -35,7 +35,7 @@ class Pick:
 
 @dataclass(frozen=True)
 class Picker:
-    """Picks for one device. store: None where nothing was ever measured. sweep: whose evidence counts, None: the newest."""
+    """Picks for one device. store: None for no evidence at all. sweep: whose evidence counts, None: the newest."""
 
     caps: Capabilities
     prior: Prior
@@ -44,11 +44,11 @@ class Picker:
     sweep: str | None = None
 
     def greedy(self, region: Region) -> Pick:
-        """Measured evidence, else the prior's choice. Raises Refused where no tier realises the region or a cut of it."""
+        """Measured evidence, else the prior's choice. Raises Refused where no tier realises the region."""
         return self.evidence(region) or self.prior_pick(region)
 
     def evidence(self, region: Region) -> Pick | None:
-        """The fastest confirmed, else screened variant of this region on this device that still lowers to the same code."""
+        """The fastest confirmed, else screened variant on this device that still lowers to the same code."""
         if self.store is None or not self.store.exists:
             return None
         found: dict[str, Variant] = {}

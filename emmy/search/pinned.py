@@ -97,7 +97,9 @@ def _cut_attempts(picker: Picker, region: Region, pin: KnobMap, refusals: list[R
             wanted = KnobMap(tuple(item for item in pin.at(step).items_ if item[0].family != "FUSE"))
             found = pinned(picker, child, wanted)
             if isinstance(found, Unmatched):
-                refusals.append(Refused(found.rule, found.where, found=f"{found.pin} at step {step}", nearest=found.nearest))
+                refusals.append(
+                    Refused(found.rule, found.where, found=f"{found.pin} at step {step}", nearest=found.nearest)
+                )
                 break
             maps.append(found.variant.knobs)
         else:
@@ -114,8 +116,8 @@ def _unmatched(picker: Picker, region: Region, pin: KnobMap, refusals: list[Refu
     if not refusals:
         return Unmatched(pin, "no_leaf", "emmy/search/pinned.py", "no complete schedule holds all of it", tuple(near))
     worst = refusals[-1] if isinstance(pin.get("FUSE", OFF), Fuse) else refusals[0]
-    facts = ", ".join(f"{name} {value}" for name, value in (("found", worst.found), ("expected", worst.expected)) if value)
+    facts = ", ".join(
+        f"{name} {value}" for name, value in (("found", worst.found), ("expected", worst.expected)) if value
+    )
     nearest = tuple(near) or tuple(str(value) for value in worst.nearest)
     return Unmatched(pin, worst.rule, worst.where, facts or "not allowed", nearest)
-
-

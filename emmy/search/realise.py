@@ -15,6 +15,8 @@ def realise(region: Region, caps: Capabilities, knobs: KnobMap) -> Variant:
     fuse = knobs.get("FUSE", OFF)
     if isinstance(fuse, Fuse):
         cut = cut_of(region, fuse)
-        picks = [realise(child, caps, step_knobs(knobs, step)) for step, child in zip(cut.steps, cut.children, strict=True)]
+        picks = [
+            realise(child, caps, step_knobs(knobs, step)) for step, child in zip(cut.steps, cut.children, strict=True)
+        ]
         return composed(region, caps, cut, picks)
     return Variant(region, caps, knobs, space.lower(region, caps, knobs))

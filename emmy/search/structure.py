@@ -42,7 +42,7 @@ def _fuse(label: str) -> Fuse:
 
 
 def _step_names(region: Region, label: str, children: Sequence[Region]) -> tuple[str, ...]:
-    """A name a child: that of the first reduction in its piece of the chain of steps, numbered where it is not unique."""
+    """A name a child: that of the first reduction among its steps, numbered where it is not unique."""
     from emmy.passes.cut import steps
 
     chain = steps(region)
@@ -66,8 +66,12 @@ def cut_of(region: Region, fuse: Fuse) -> Cut:
     for one in every:
         if one.fuse == fuse:
             return one
-    raise Refused("no_such_cut", found=f"FUSE={fuse}", expected=", ".join(str(c.fuse) for c in every) or "FUSE off",
-                  nearest=[c.fuse for c in every])  # fmt: skip
+    raise Refused(
+        "no_such_cut",
+        found=f"FUSE={fuse}",
+        expected=", ".join(str(c.fuse) for c in every) or "FUSE off",
+        nearest=[c.fuse for c in every],
+    )
 
 
 def composed(region: Region, caps: Capabilities, cut: Cut, picks: Sequence[Variant]) -> Variant:
@@ -105,9 +109,15 @@ def step_knobs(knobs: KnobMap, step: str) -> KnobMap:
 
 
 def sequence(
-    name: str, symbols: tuple[Symbol, ...], inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], steps: Sequence[str],
-    regions: Sequence[Region], picks: Sequence[Variant], knobs: str,
-) -> Plan:  # fmt: skip
+    name: str,
+    symbols: tuple[Symbol, ...],
+    inputs: tuple[Tensor, ...],
+    outputs: tuple[Tensor, ...],
+    steps: Sequence[str],
+    regions: Sequence[Region],
+    picks: Sequence[Variant],
+    knobs: str,
+) -> Plan:
     """One plan of several regions' plans in order. What one writes and another reads is a workspace."""
     outside = {t.name for t in (*inputs, *outputs)}
     kernels: dict[str, Kernel] = {}
@@ -131,10 +141,17 @@ def sequence(
                 launched.append(Launch(kernel, one.grid, tuple(bound.get(name, name) for name in one.args)))
     hints = {symbol.name: symbol.hint for symbol in symbols}
     return Plan(
-        name, symbols, inputs, outputs, tuple(workspaces.values()), tuple(launched), knobs,
-        all(pick.plan.deterministic for pick in picks), sum(pick.plan.flops for pick in picks),
+        name,
+        symbols,
+        inputs,
+        outputs,
+        tuple(workspaces.values()),
+        tuple(launched),
+        knobs,
+        all(pick.plan.deterministic for pick in picks),
+        sum(pick.plan.flops for pick in picks),
         sum(_bytes(t, hints) for t in (*inputs, *outputs)),
-    )  # fmt: skip
+    )
 
 
 def _unique(kernel: Kernel, taken: dict[str, Kernel], step: str) -> Kernel:

@@ -73,10 +73,16 @@ def training_rows(store: Store, caps: Capabilities, regions: Iterable[tuple[str,
         if leaves:
             data.append(
                 RegionData(
-                    str(key), name, caps.name, bool(region.symbols), space.features[leaves], np.array(latency),
-                    tuple(sorted(set(rows["protocol"]))), tuple(sorted(set(rows["sweep"]))),
+                    str(key),
+                    name,
+                    caps.name,
+                    bool(region.symbols),
+                    space.features[leaves],
+                    np.array(latency),
+                    tuple(sorted(set(rows["protocol"]))),
+                    tuple(sorted(set(rows["sweep"]))),
                 )
-            )  # fmt: skip
+            )
     return Training(tuple(data), used, unread)
 
 

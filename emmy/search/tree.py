@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-
 FEW = 8
 """Forks with at most this many branches have each of them tried before any is explored again."""
 

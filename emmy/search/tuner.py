@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from emmy.bench.jobs import ReferenceSet, Reply, Row, TorchSource
-from emmy.bench.records import CONFIRM, SCREEN, Measurement, Status
+from emmy.bench.records import CONFIRM, Measurement, Status
 from emmy.device.base import Capabilities
 from emmy.errors import EmmyError, Refused
-from emmy.ir.nest import Region, region_key, text
+from emmy.ir.nest import Region, region_key
 from emmy.priors.base import Prior
 from emmy.schedule.knobs import KnobMap
 from emmy.schedule.space import Space, enumerate_space
 from emmy.search.policy import Search
+from emmy.search.recorder import Recorder, reply_of
 from emmy.search.structure import Cut, composed, cuts
-from emmy.search.variant import Variant, knobs_text, measurement
+from emmy.search.variant import Variant, knobs_text
 
 if TYPE_CHECKING:
     from emmy.bench.artefact import Artefact
@@ -43,16 +42,26 @@ class Bencher(Protocol):
     """What the tuner needs of a bench (``emmy.bench.protocol.Bench``)."""
 
     def screen(
-        self, artefact: Artefact, reference_set: ReferenceSet, best_us: float | None = None, regime: str = "O3",
+        self,
+        artefact: Artefact,
+        reference_set: ReferenceSet,
+        best_us: float | None = None,
+        regime: str = "O3",
         lane: str = "std",
-    ) -> Reply: ...  # fmt: skip
+    ) -> Reply: ...
 
     def build_ahead(self, rows: Sequence[Row], reference_set: ReferenceSet) -> list[Reply]: ...
 
     def confirm(
-        self, rows: Sequence[Row], reference_set: ReferenceSet, sources: Sequence[TorchSource] = (),
-        processes: int = 6, rounds: int = 6, cache: str = "cold", seed: int = 0,
-    ) -> ConfirmResult: ...  # fmt: skip
+        self,
+        rows: Sequence[Row],
+        reference_set: ReferenceSet,
+        sources: Sequence[TorchSource] = (),
+        processes: int = 6,
+        rounds: int = 6,
+        cache: str = "cold",
+        seed: int = 0,
+    ) -> ConfirmResult: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +103,7 @@ class Progress:
 class Tuned:
     """How the search of a region ended.
 
-    best: the confirmed best, None where nothing ran. confirmed: its row. live, known: attempts. statuses: of all of them.
+    best: the confirmed best, None where nothing ran. confirmed: its row. live, known: attempts; statuses: of them all.
     children: of the cuts that were tuned. skipped: why nothing was searched, where that is so.
     """
 
@@ -146,6 +155,7 @@ class Tuner:
         self.store = store
         self.caps = caps
         self.prior = prior
+        self.recorder = Recorder(store, caps, sweep, prior.name)
         self.sweep = sweep
         self.options = options
         self.on_progress = on_progress
@@ -166,12 +176,14 @@ class Tuner:
         """Searches the region, and its cuts, to the end of patience. Equal regions are searched once."""
         key = region_key(region)
         if key in self.done:
-            return replace(self.done[key], shape=shape, live=0, statuses={}, children=(), skipped="an equal kernel was tuned")
+            return replace(
+                self.done[key], shape=shape, live=0, statuses={}, children=(), skipped="an equal kernel was tuned"
+            )
         started = perf_counter()
-        self._record_region(region, shape)
+        self.recorder.region(region, shape)
         space = enumerate_space(region, self.caps, self.options.fast_math)
-        known = self._known(key)
-        finished = self._finished(key)
+        known = self.recorder.known(key)
+        finished = self.recorder.finished(key)
         search, variants = self._search(region, space, shape, known, finished)
         if finished and not self._still_holds(search, variants, known):
             search, variants = self._search(region, space, shape, {}, 0)
@@ -187,12 +199,24 @@ class Tuner:
             if variant is not None:
                 contenders.append(variant)
         best, confirmed = self._confirm(region, contenders, shape)
-        self._close(region, shape, search, best, confirmed)
+        reason = "patience" if search.live_since_best >= self.options.patience else "space exhausted"
+        settings = {"patience": self.options.patience, "attempts": len(search.attempts), "pruned": search.pruned}
+        self.recorder.close(region, shape, confirmed, reason, settings)
         tuned_region = Tuned(
-            region, shape, best, confirmed, live, len(search.attempts) - search.live, len(space), dict(statuses),
-            sum(search.pruned.values()), self.prior.name, perf_counter() - started, tuple(children),
+            region,
+            shape,
+            best,
+            confirmed,
+            live,
+            len(search.attempts) - search.live,
+            len(space),
+            dict(statuses),
+            sum(search.pruned.values()),
+            self.prior.name,
+            perf_counter() - started,
+            tuple(children),
             "" if len(space) or best else "; ".join(f"{n}: {r}" for n, r in space.declined.items()),
-        )  # fmt: skip
+        )
         self.done[key] = tuned_region
         return tuned_region
 
@@ -207,8 +231,11 @@ class Tuner:
             if finished >= self.options.patience:
                 # A search of at least this patience ended in this sweep; what it did not measure it did not need. Its
                 # rows are taken as they are, and the finalists alone are lowered again.
-                drawn = [_Drawn(leaf, k, None, r, _reply_of(r)) for leaf in leaves
-                         if (r := known.get(knobs_text(k := space.knobs(leaf)))) is not None]  # fmt: skip
+                drawn = [
+                    _Drawn(leaf, k, None, r, reply_of(r))
+                    for leaf in leaves
+                    if (r := known.get(knobs_text(k := space.knobs(leaf)))) is not None
+                ]
             else:
                 drawn = [self._draw(region, space, leaf, known) for leaf in leaves]
             built = self._build_ahead(region, [one for one in drawn if one.reply is None])
@@ -223,7 +250,7 @@ class Tuner:
                 origin = search.origin(one.leaf)
                 if live:
                     rank = int(places[one.leaf])
-                    self._record(region, one.knobs, one.variant, reply, shape, origin, rank, len(space))
+                    self.recorder.attempt(region, one.knobs, one.variant, reply, shape, origin, rank, len(space))
                 search.tell(one.leaf, reply.status, reply.median_us if reply.ok else None, live)
                 self._tell(region, search, len(space), str(one.knobs), reply, live, origin)
             if len(drawn) < len(leaves):
@@ -239,7 +266,7 @@ class Tuner:
         return all(v.text not in known or known[v.text].plan_digest == v.digest for v in finalists)
 
     def _draw(self, region: Region, space: Space, leaf: int, known: Mapping[str, Measurement]) -> _Drawn:
-        """A leaf, lowered and printed; with the reply it already has where its row in this sweep is of the same code."""
+        """A leaf, lowered and printed; with a reply where it has a row of the same code in this sweep."""
         knobs = space.knobs(leaf)
         row = known.get(knobs_text(knobs))
         try:
@@ -248,7 +275,7 @@ class Tuner:
         except Exception as error:
             # A leaf that does not lower is a row like any other: the search goes on, the fault stays on record.
             return _Drawn(leaf, knobs, None, row, Reply(Status.INVALID, _one_line(error)))
-        return _Drawn(leaf, knobs, variant, row if same else None, _reply_of(row) if same and row else None)
+        return _Drawn(leaf, knobs, variant, row if same else None, reply_of(row) if same and row else None)
 
     def _build_ahead(self, region: Region, drawn: Sequence[_Drawn]) -> dict[int, Reply]:
         """Compiles what is to be screened on all cores; the replies of those that failed, which are not tried again."""
@@ -266,7 +293,9 @@ class Tuner:
     ) -> None:
         best = search.best_us if search.best is not None else None
         count = len(search.attempts)
-        self.on_progress(Progress(region.name, count, offered, label, reply, live, origin, best, search.live_since_best))
+        self.on_progress(
+            Progress(region.name, count, offered, label, reply, live, origin, best, search.live_since_best)
+        )
 
     # ---------------------------------------------------------------------------------------------------- a cut
 
@@ -306,14 +335,19 @@ class Tuner:
         return composed(region, self.caps, cut, picks)
 
     def _timed(
-        self, region: Region, variant: Variant, shape: str, best_us: float | None, known: Mapping[str, Measurement],
+        self,
+        region: Region,
+        variant: Variant,
+        shape: str,
+        best_us: float | None,
+        known: Mapping[str, Measurement],
         replies: list[Reply],
-    ) -> Reply:  # fmt: skip
+    ) -> Reply:
         row = known.get(variant.text)
         if row is not None and row.plan_digest == variant.digest:
-            return _reply_of(row)
+            return reply_of(row)
         reply = self._screen(region, variant, best_us)
-        self._record(region, variant.knobs, variant, reply, shape, "cut", 0, 0)
+        self.recorder.attempt(region, variant.knobs, variant, reply, shape, "cut")
         replies.append(reply)
         label = str(variant.knobs)
         self.on_progress(Progress(region.name, len(replies), 0, label, reply, True, "cut", best_us, 0))
@@ -328,7 +362,7 @@ class Tuner:
         distinct = list({variant.digest: variant for variant in contenders}.values())
         if not distinct:
             return None, None
-        held = [self._held(region, variant) for variant in distinct]
+        held = [self.recorder.held(variant) for variant in distinct]
         if all(held):
             rows = [row for row in held if row is not None]
         else:
@@ -338,86 +372,17 @@ class Tuner:
                 jobs, self.references(region), processes=CONFIRM_PROCESSES, rounds=CONFIRM_ROUNDS
             )
             rows = [
-                measurement(v, result.replies[label], protocol=CONFIRM.label, regime="O3", sweep=self.sweep, shape=shape,
-                            now=_now())
+                self.recorder.measured(v, result.replies[label], CONFIRM.label, shape)
                 for label, v in zip(labels, distinct, strict=True)
-            ]  # fmt: skip
-            self.store.append(*rows)
+            ]
+            self.recorder.confirmations(rows)
         pairs = [(r.median_us, place) for place, r in enumerate(rows) if r.ok and r.median_us is not None]
         if not pairs:
             return None, None
         place = min(pairs)[1]
         return distinct[place], rows[place]
 
-    def _held(self, region: Region, variant: Variant) -> Measurement | None:
-        probe = measurement(variant, Reply(Status.OK), protocol=CONFIRM.label, regime="O3", sweep=self.sweep)
-        row = self.store.lookup(probe.key)
-        return row if row is not None and row.ok else None
-
-    # ---------------------------------------------------------------------------------------------------- the store
-
-    def _known(self, key: str) -> dict[str, Measurement]:
-        """Screened rows of this region in this sweep, by knob text; the newest of each."""
-        from emmy.store.rows import from_mapping
-
-        frame = self.store.measurements(key, self.caps.name, self.sweep, "O3", SCREEN.label)
-        rows = [from_mapping("measurement", row) for row in frame.iter_rows(named=True)]
-        return {row.knobs: row for row in rows if row.driver == self.caps.driver and row.compiler == self.caps.compiler}
-
-    def _finished(self, key: str) -> int:
-        """The patience of the widest search of this region that ended in this sweep, 0 for none."""
-        frame = self.store.frame("decision", kind="done", sweep=self.sweep, device=self.caps.name, region=key)
-        return max([0, *(int(json.loads(payload)["patience"]) for payload in frame["payload"])])
-
-    def _record_region(self, region: Region, shape: str) -> None:
-        from emmy.store.rows import RegionRow
-
-        origins = [name for comp in region.comps for name in comp.origin]
-        self.store.append(RegionRow(region_key(region), region.name, origins[0] if origins else "", shape, text(region),
-                                    json.dumps(region.hints())))  # fmt: skip
-
-    def _record(
-        self, region: Region, knobs: Any, variant: Variant | None, reply: Reply, shape: str, origin: str, rank: int,
-        offered: int,
-    ) -> None:  # fmt: skip
-        from emmy.store.rows import VariantRow
-
-        key, stamped = region_key(region), knobs_text(knobs)
-        if variant is not None:
-            row = measurement(variant, reply, protocol=SCREEN.label, regime="O3", sweep=self.sweep, shape=shape, now=_now())
-        else:
-            row = Measurement(key, self.caps.name, self.caps.driver, self.caps.compiler, region.name, stamped, knobs.lane,
-                              "O3", SCREEN.label, "", self.sweep, reply.status, shape=shape, error=reply.error,
-                              measured_at=_now())  # fmt: skip
-        prior = self.prior.name if origin in ("prior", "explore") else ""
-        self.store.append(row, VariantRow(key, self.caps.name, self.sweep, stamped, knobs.lane, origin, prior, None, rank,
-                                          offered))  # fmt: skip
-
-    def _close(
-        self, region: Region, shape: str, search: Search, best: Variant | None, confirmed: Measurement | None
-    ) -> None:
-        from emmy.store.rows import Decision
-
-        payload = {"patience": self.options.patience, "attempts": len(search.attempts), "pruned": search.pruned}
-        self.store.append(
-            Decision("done", self.sweep, self.caps.name, region_key(region), shape, best.lane if best else "std",
-                     self.prior.name, best.text if best else "", confirmed.median_us if confirmed else None,
-                     "patience" if search.live_since_best >= self.options.patience else "space exhausted",
-                     json.dumps(payload), _now())
-        )  # fmt: skip
-
-
-def _reply_of(row: Measurement) -> Reply:
-    return Reply(
-        row.status, row.error, row.median_us, row.low_us, row.high_us, row.samples, row.median_us, row.rel_error, row.build_s,
-        row.wall_s, row.abandoned, row.registers, row.spills, row.smem_bytes,
-    )  # fmt: skip
-
 
 def _one_line(error: Exception) -> str:
     text = str(error).splitlines()[0] if str(error) else ""
     return text if isinstance(error, EmmyError) else f"{type(error).__name__}: {text}"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -72,14 +72,37 @@ def measurement(
     """The row of a bench reply."""
     caps, hints = variant.caps, variant.region.hints()
     return Measurement(
-        region=region_key(variant.region), device=caps.name, driver=caps.driver, compiler=caps.compiler,
-        kernel=variant.region.name, knobs=variant.text, lane=variant.lane, regime=regime, protocol=protocol,
-        plan_digest=variant.digest, sweep=sweep, status=reply.status, size=size_text(hints), shape=shape,
-        median_us=reply.median_us, low_us=reply.low_us, high_us=reply.high_us, samples=reply.samples,
-        rel_error=reply.rel_error, build_s=reply.build_s, wall_s=reply.wall_s, error=reply.error,
-        abandoned=reply.abandoned, registers=reply.registers, spills=reply.spills, smem_bytes=reply.smem_bytes,
-        sm_clock_mhz=reply.sm_clock_mhz, throttle=reply.throttle, warnings="\n".join(reply.warnings), measured_at=now,
-    )  # fmt: skip
+        region=region_key(variant.region),
+        device=caps.name,
+        driver=caps.driver,
+        compiler=caps.compiler,
+        kernel=variant.region.name,
+        knobs=variant.text,
+        lane=variant.lane,
+        regime=regime,
+        protocol=protocol,
+        plan_digest=variant.digest,
+        sweep=sweep,
+        status=reply.status,
+        size=size_text(hints),
+        shape=shape,
+        median_us=reply.median_us,
+        low_us=reply.low_us,
+        high_us=reply.high_us,
+        samples=reply.samples,
+        rel_error=reply.rel_error,
+        build_s=reply.build_s,
+        wall_s=reply.wall_s,
+        error=reply.error,
+        abandoned=reply.abandoned,
+        registers=reply.registers,
+        spills=reply.spills,
+        smem_bytes=reply.smem_bytes,
+        sm_clock_mhz=reply.sm_clock_mhz,
+        throttle=reply.throttle,
+        warnings="\n".join(reply.warnings),
+        measured_at=now,
+    )
 
 
 def size_text(values: Mapping[str, int]) -> str:
@@ -89,4 +112,6 @@ def size_text(values: Mapping[str, int]) -> str:
 
 def label_of(knobs: KnobMap, families: Sequence[str] = ()) -> str:
     """The decisions that are not off, as ``TILE=… STAGE=…``: short enough for a progress line."""
-    return " ".join(f"{name}={value}" for name, value in knobs.items() if str(value) and (not families or name in families))
+    return " ".join(
+        f"{name}={value}" for name, value in knobs.items() if str(value) and (not families or name in families)
+    )

@@ -51,7 +51,8 @@ def test_a_bad_variable_is_named(
 ) -> None:
     monkeypatch.setenv("EMMY_PATIENCE", "abc")
     message = refused(capsys, command, "-c", SNIPPET)
-    assert "EMMY_PATIENCE" in message and "'abc'" in message
+    assert "EMMY_PATIENCE" in message
+    assert "'abc'" in message
 
 
 def test_an_unknown_golden_lists_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,17 +62,20 @@ def test_an_unknown_golden_lists_the_nearest(capsys: pytest.CaptureFixture[str])
 
 def test_a_syntax_error_points_at_its_place(capsys: pytest.CaptureFixture[str]) -> None:
     message = refused(capsys, "run", "-c", "x0 = torch.randn(8, 8); x0 +")
-    assert "syntax error" in message and "^" in message
+    assert "syntax error" in message
+    assert "^" in message
 
 
 def test_a_model_is_said_not_to_be_supported(capsys: pytest.CaptureFixture[str]) -> None:
     message = refused(capsys, "tune", "some/model")
-    assert "some/model" in message and "-c SNIPPET" in message
+    assert "some/model" in message
+    assert "-c SNIPPET" in message
 
 
 def test_several_gpus_are_refused_on_a_cpu_device(capsys: pytest.CaptureFixture[str]) -> None:
     message = refused(capsys, "tune", "--golden", "quick.matmul.256", "--gpus", "2", "--device", "opencl")
-    assert "--gpus" in message and "2 devices" in message
+    assert "--gpus" in message
+    assert "2 devices" in message
 
 
 def test_a_store_that_is_none_stops_a_sweep_before_it_starts(

@@ -29,8 +29,9 @@ def data(region: str, rows: int = 40, shift: float = 0.0, symbolic: bool = False
     features[:, table.NAMES.index("registers")] = registers = rng.uniform(1, 7, rows)
     features[:, table.NAMES.index("k_step")] = step = rng.uniform(0, 5, rows)
     ln = shift + 0.4 * (registers - 4) ** 2 + 0.3 * step + noise * rng.standard_normal(rows)
-    return RegionData(region, f"shape.{region}", "toy-cpu", symbolic, features, np.exp(ln), ("screen.v1.cold",), ("s1",))
-
+    return RegionData(
+        region, f"shape.{region}", "toy-cpu", symbolic, features, np.exp(ln), ("screen.v1.cold",), ("s1",)
+    )
 
 
 class Space(SimpleNamespace):
@@ -75,8 +76,14 @@ def test_a_fit_ranks_a_region_it_has_not_seen() -> None:
     assert pick_regret(scores, fresh.latency_us) < 1.1
     assert {s.shape for s in found.scores} == {"shape.a", "shape.b", "shape.c"}
     provenance = found.weights.provenance
-    assert (provenance.rows, provenance.regions, provenance.devices, provenance.date) == (120, 3, ("toy-cpu",), "2026-01-01")
-    assert provenance.spearman is not None and provenance.spearman > 0.9
+    assert (provenance.rows, provenance.regions, provenance.devices, provenance.date) == (
+        120,
+        3,
+        ("toy-cpu",),
+        "2026-01-01",
+    )
+    assert provenance.spearman is not None
+    assert provenance.spearman > 0.9
 
 
 def test_a_region_is_judged_without_its_own_rows() -> None:
@@ -97,7 +104,8 @@ def test_terms_that_cannot_rank_within_a_region_are_left_out() -> None:
     for place, one in enumerate(regions):
         one.features[:, table.NAMES.index("blocks")] = place
     names = fit(regions).weights.features
-    assert "blocks" not in names and {"registers", "k_step"} <= set(names)
+    assert "blocks" not in names
+    assert {"registers", "k_step"} <= set(names)
 
 
 # ------------------------------------------------------------------------------------------------------- artefact
@@ -111,7 +119,9 @@ def test_an_artefact_survives_its_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 99, "kinds": {}}', '{"schema": 1, "kinds": {"cpu": {"w": 1}}}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"schema": 99, "kinds": {}}', '{"schema": 1, "kinds": {"cpu": {"w": 1}}}']
+)
 def test_a_damaged_artefact_is_one_message(tmp_path: Path, text: str) -> None:
     path = tmp_path / "weights.json"
     path.write_text(text)
@@ -122,7 +132,8 @@ def test_a_damaged_artefact_is_one_message(tmp_path: Path, text: str) -> None:
 def test_symbolic_regions_have_weights_of_their_own() -> None:
     static, dynamic = (fit([data("a"), data(other)]).weights for other in ("b", "c"))
     artefact = OfflineArtefact({("cpu", "weights"): static, ("cpu", "weights_dynamic"): dynamic})
-    assert artefact.of("cpu", True) == dynamic and artefact.of("cpu", False) == static
+    assert artefact.of("cpu", True) == dynamic
+    assert artefact.of("cpu", False) == static
     assert OfflineArtefact({("cpu", "weights"): static}).of("cpu", True) == static
     assert artefact.of("gpu", False) is None
 
@@ -157,14 +168,17 @@ def test_the_offline_prior_is_chosen_where_its_artefact_fits(artefact: Path) -> 
 def test_a_missing_artefact_is_said_and_the_order_is_stated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(choose, "SHIPPED", tmp_path / "none.json")
     prior = choose.choose_prior(load({}), caps())
-    assert prior.name == "uninformed" and not prior.trusted
-    assert "no offline prior at none.json" in prior.about and "seed 0" in prior.about
+    assert prior.name == "uninformed"
+    assert not prior.trusted
+    assert "no offline prior at none.json" in prior.about
+    assert "seed 0" in prior.about
 
 
 def test_weights_of_another_device_kind_do_not_rank(monkeypatch: pytest.MonkeyPatch, artefact: Path) -> None:
     monkeypatch.setattr(choose, "SHIPPED", artefact)
     prior = choose.choose_prior(load({}), caps("gpu"))
-    assert prior.name == "uninformed" and "no weights for gpu devices" in prior.about
+    assert prior.name == "uninformed"
+    assert "no weights for gpu devices" in prior.about
 
 
 def test_a_changed_feature_table_disqualifies_the_weights(monkeypatch: pytest.MonkeyPatch, artefact: Path) -> None:
@@ -172,7 +186,8 @@ def test_a_changed_feature_table_disqualifies_the_weights(monkeypatch: pytest.Mo
     changed = dict(table.FEATURES) | {"registers": replace(table.FEATURES["registers"], meaning="something else")}
     monkeypatch.setattr(table, "FEATURES", changed)
     prior = choose.choose_prior(load({}), caps())
-    assert prior.name == "uninformed" and "feature table changed" in prior.about
+    assert prior.name == "uninformed"
+    assert "feature table changed" in prior.about
     with pytest.raises(InputError, match="EMMY_OFFLINE_FILE"):
         choose.choose_prior(load({"EMMY_OFFLINE_FILE": str(artefact)}), caps())
 

@@ -28,9 +28,21 @@ from emmy.search.variant import knobs_text
 from emmy.store import Store as TuneStore
 
 CAPS = Capabilities(
-    "toy-cpu", "cpu", "opencl", "avx2", "driver 1", "compiler 1", units=2, max_threads=64, smem_bytes=1 << 15,
-    vector_bits=256, registers=16, warp=1, llc_bytes=1 << 25, memory_bytes=1 << 32,
-)  # fmt: skip
+    "toy-cpu",
+    "cpu",
+    "opencl",
+    "avx2",
+    "driver 1",
+    "compiler 1",
+    units=2,
+    max_threads=64,
+    smem_bytes=1 << 15,
+    vector_bits=256,
+    registers=16,
+    warp=1,
+    llc_bytes=1 << 25,
+    memory_bytes=1 << 32,
+)
 
 
 def matmul(size: int, name: str = "k_matmul_toy", outputs: str = "out") -> Region:
@@ -63,7 +75,14 @@ class ToyTier(Tier):
     def knobs(self, problem: Region, columns: Any, row: int) -> KnobMap:
         fn, fm, k, split = (int(columns[name][row]) for name in ("fn", "fm", "k", "split"))
         reduce = Reduce(Split(2, "k")) if split == 2 else OFF
-        whole = {"FUSE": OFF, "TILE": ScalarTile(1, 1, fn, fm, k), "REDUCE": reduce, "STAGE": OFF, "WSPEC": OFF, "RASTER": OFF}
+        whole = {
+            "FUSE": OFF,
+            "TILE": ScalarTile(1, 1, fn, fm, k),
+            "REDUCE": reduce,
+            "STAGE": OFF,
+            "WSPEC": OFF,
+            "RASTER": OFF,
+        }
         return KnobMap.parse(whole)
 
     def read(self, problem: Region, knobs: KnobMap) -> Any:
@@ -81,8 +100,13 @@ class ToyTier(Tier):
 
     def features(self, problem: Region, caps: Capabilities, columns: Any) -> Any:
         c = {name: column.astype(np.float64) for name, column in columns.items()}
-        return {"fragment": c["fn"] * c["fm"] / 8, "k_unroll": c["k"], "split": c["split"], "registers": c["fm"],
-                "work_thread": c["fn"] * c["fm"]}  # fmt: skip
+        return {
+            "fragment": c["fn"] * c["fm"] / 8,
+            "k_unroll": c["k"],
+            "split": c["split"],
+            "registers": c["fm"],
+            "work_thread": c["fn"] * c["fm"],
+        }
 
     def lower(self, problem: Region, caps: Capabilities, columns: Any) -> Plan:
         reason = self.refuse(problem, caps, columns)
@@ -116,7 +140,9 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Capabilities:
 def recording(toy: Capabilities, tmp_path: Path) -> Callable[..., Path]:
     """Records every leaf of regions as if swept: ``spread`` is the relative width of the quartiles."""
 
-    def record(*regions: Region, spread: float = 0.0, fails: Callable[[KnobMap], Status | None] = lambda _: None) -> Path:
+    def record(
+        *regions: Region, spread: float = 0.0, fails: Callable[[KnobMap], Status | None] = lambda _: None
+    ) -> Path:
         source = TuneStore(tmp_path / "source" / "emmy.duckdb")
         rows = []
         for region in regions:
@@ -129,11 +155,24 @@ def recording(toy: Capabilities, tmp_path: Path) -> Callable[..., Path]:
                 for protocol in (SCREEN, CONFIRM):
                     rows.append(
                         Measurement(
-                            region_key(region), toy.name, toy.driver, toy.compiler, region.name, knobs_text(knobs), "std",
-                            "O3", protocol.label, variant.digest, "recorded", status, median_us=us,
-                            low_us=us and us * (1 - spread / 2), high_us=us and us * (1 + spread / 2), samples=5,
+                            region_key(region),
+                            toy.name,
+                            toy.driver,
+                            toy.compiler,
+                            region.name,
+                            knobs_text(knobs),
+                            "std",
+                            "O3",
+                            protocol.label,
+                            variant.digest,
+                            "recorded",
+                            status,
+                            median_us=us,
+                            low_us=us and us * (1 - spread / 2),
+                            high_us=us and us * (1 + spread / 2),
+                            samples=5,
                         )
-                    )  # fmt: skip
+                    )
         source.append(*rows)
         export(source, "recorded", tmp_path / "sweep.parquet")
         return tmp_path / "sweep.parquet"
@@ -146,14 +185,24 @@ def make_tuner(toy: Capabilities, tmp_path: Path) -> Callable[..., Tuner]:
     """A tuner on recorded replies: ``make_tuner(recording, patience=…, store=…, seen=list)``."""
 
     def make(
-        recording: Path, *, patience: int = 12, store: TuneStore | None = None, sweep: str = "s1",
-        seen: list[Progress] | None = None, prior: Any = None,
-    ) -> Tuner:  # fmt: skip
+        recording: Path,
+        *,
+        patience: int = 12,
+        store: TuneStore | None = None,
+        sweep: str = "s1",
+        seen: list[Progress] | None = None,
+        prior: Any = None,
+    ) -> Tuner:
         return Tuner(
-            ReplayBench(recording), store or TuneStore(tmp_path / "tuned" / "emmy.duckdb"), toy,  # type: ignore[arg-type]
-            prior or UninformedPrior("a test"), lambda region: ReferenceSet("none", 0, ()), sweep,
-            TuneOptions(patience), (seen if seen is not None else []).append,
-        )  # fmt: skip
+            ReplayBench(recording),
+            store or TuneStore(tmp_path / "tuned" / "emmy.duckdb"),
+            toy,  # type: ignore[arg-type]
+            prior or UninformedPrior("a test"),
+            lambda region: ReferenceSet("none", 0, ()),
+            sweep,
+            TuneOptions(patience),
+            (seen if seen is not None else []).append,
+        )
 
     return make
 

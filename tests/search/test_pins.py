@@ -49,9 +49,11 @@ def test_a_pin_that_a_rule_refuses_names_the_rule_its_place_and_what_is_offered(
     found = pinned(picker, region, KnobMap.parse("TILE=n1x1/f32x16/k8"))
     assert isinstance(found, Unmatched)
     assert found.rule == "toy_area"
-    assert found.where.split(":")[0].endswith("conftest.py") and found.where.split(":")[-1].isdigit()
+    assert found.where.split(":")[0].endswith("conftest.py")
+    assert found.where.split(":")[-1].isdigit()
     assert found.nearest[0].startswith("TILE=n1x1/f")
-    assert "toy_area" in str(found) and "nearest offered" in str(found)
+    assert "toy_area" in str(found)
+    assert "nearest offered" in str(found)
 
 
 def test_a_value_of_no_tier_says_what_the_tier_takes(picker: Picker, region: Region) -> None:
@@ -76,12 +78,14 @@ def test_the_realised_knobs_are_compared_with_the_pin(
 
 def test_an_empty_pin_is_the_greedy_pick(picker: Picker, region: Region) -> None:
     found = pinned(picker, region, KnobMap())
-    assert isinstance(found, Pick) and found.source == "uninformed"
+    assert isinstance(found, Pick)
+    assert found.source == "uninformed"
 
 
 def test_a_cut_that_a_region_has_not_is_refused(picker: Picker, region: Region) -> None:
     found = pinned(picker, region, KnobMap.parse("FUSE=cut@softmax"))
-    assert isinstance(found, Unmatched) and found.rule == "no_such_cut"
+    assert isinstance(found, Unmatched)
+    assert found.rule == "no_such_cut"
 
 
 def test_a_region_no_tier_takes_says_why(toy: Capabilities, region_of: Callable[..., Region]) -> None:

@@ -51,10 +51,12 @@ def test_patience_counts_live_attempts_since_the_last_new_best() -> None:
     search.tell(2, Status.COMPILE_FAILED)
     assert search.live_since_best == 2
     search.tell(3, Status.OK, 5.0)
-    assert search.live_since_best == 0 and not search.done
+    assert search.live_since_best == 0
+    assert not search.done
     for leaf in range(4, 8):
         search.tell(leaf, Status.OK, 9.0)
-    assert search.done and not search.ask()
+    assert search.done
+    assert not search.ask()
 
 
 def test_known_leaves_cost_no_patience_but_set_the_best() -> None:
@@ -147,8 +149,10 @@ def test_a_batch_holds_no_leaf_twice_and_no_more_than_patience_allows() -> None:
     search.tell(30, Status.OK, 1.0)
     first = search.ask(4)
     second = search.ask(4)
-    assert len({*first, *second}) == 6 and len(second) == 2
+    assert len({*first, *second}) == 6
+    assert len(second) == 2
     assert search.ask(4) == []
     for leaf in (*first, *second):
         search.tell(leaf, Status.OK, 2.0)
-    assert search.done and search.live == 7
+    assert search.done
+    assert search.live == 7

@@ -24,7 +24,8 @@ def test_a_tuned_region_reaches_the_recorded_best_and_publishes_the_confirmation
     recording: Record, make_tuner: Make, region: Region, true_us: True_us
 ) -> None:
     tuned = make_tuner(recording(region), patience=60).tune(region, "toy.64")
-    assert tuned.best is not None and tuned.confirmed is not None
+    assert tuned.best is not None
+    assert tuned.confirmed is not None
     assert true_us(tuned.best.knobs) == pytest.approx(100.0)
     assert tuned.us == pytest.approx(100.0)
     assert tuned.confirmed.protocol == CONFIRM.label
@@ -51,7 +52,8 @@ def test_every_attempt_is_a_row_the_moment_it_ends(recording: Record, make_tuner
 
     tuner.on_progress = count
     tuner.tune(region, "toy.64")
-    assert counted and all(attempt == rows for attempt, rows in counted)
+    assert counted
+    assert all(attempt == rows for attempt, rows in counted)
     variants = tuner.store.frame("variant")
     assert set(variants["origin"]) == {"prior", "explore"}
     assert variants["offered"].unique().to_list() == [counted and len(variants) and variants["offered"][0]]
@@ -160,7 +162,8 @@ def test_the_greedy_pick_is_the_confirmed_best_and_names_its_source(
     picker = Picker(toy, UninformedPrior("a test"), tuner.store)
     pick = picker.greedy(region)
     assert (pick.source, pick.us) == ("evidence", tuned.us)
-    assert tuned.best is not None and pick.variant.text == tuned.best.text
+    assert tuned.best is not None
+    assert pick.variant.text == tuned.best.text
     untouched = Picker(toy, UninformedPrior("a test"), Store(tuner.store.path.parent / "empty" / "emmy.duckdb"))
     assert untouched.greedy(region).source == "uninformed"
 
@@ -182,7 +185,8 @@ def test_the_search_of_a_region_ends_with_a_decision(recording: Record, make_tun
     (row,) = tuner.store.frame("decision").iter_rows(named=True)
     assert (row["kind"], row["shape"], row["us"], row["reason"]) == ("done", "toy.64", tuned.us, "patience")
     assert json.loads(row["payload"])["patience"] == 9
-    assert tuned.best is not None and read_knobs(row["knobs"]) == read_knobs(tuned.best.text)
+    assert tuned.best is not None
+    assert read_knobs(row["knobs"]) == read_knobs(tuned.best.text)
 
 
 def test_a_finished_search_whose_code_changed_is_done_again(
