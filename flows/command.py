@@ -71,6 +71,11 @@ def main(flow: Callable[..., dict[str, Any]], argv: Sequence[str] | None = None)
             traceback.print_exc()
         _say(f"error: {error}")
         return error.exit_code
+    except Exception as error:
+        if config.debug_requested():
+            traceback.print_exc()
+        _say(f"error: {type(error).__name__}: {error}; EMMY_DEBUG=1 shows where; run it again to go on")
+        return FAILED
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else BAD_INPUT
     finally:
@@ -124,8 +129,9 @@ def _sweep(
 
 
 def closing(result: dict[str, Any], elapsed: str) -> list[str]:
-    """The last lines: failures, tally, files."""
-    lines = [f"! {name}: {reason}" for name, reason in result["failed"].items()]
+    """The last lines: an outcome a shape, failures, tally, files."""
+    lines = ["", *result["outcomes"]]
+    lines += [f"! {name}: {reason}" for name, reason in result["failed"].items()]
     lines += [f"! {name}: a row of its A/B failed, see the report" for name in result["rows_failed"]]
     lines += ["", f"tally   {result['tally']}", f"report  {result['report']}", f"patch   {result['patch']}"]
     if result["changes"]:

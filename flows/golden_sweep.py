@@ -59,12 +59,14 @@ def run_steps(plan: Plan, session: Session, clean: bool, apply: bool, plans_dir:
     """The six steps. A shape that fails in one of them is left out of the next; the others go on."""
     session.sweep = open_sweep(str(flow_run.id), plan.work.caps.name, clean)["sweep"]
     found, run = Results(plan, session), unmapped(plan.run(session.sweep))
-    session.begin(plan.names)
+    session.reporter.plan(len(plan.names), len(plan.lanes))
 
     found.tuned = settle(tune.map(list(plan.names), run=run), plan.names, found.failed)
+    found.tell_known("tune", found.tuned)
 
     lanes = [lane for lane in plan.lanes if lane.shape in found.tuned]
     found.first = settle(ab.map(**found.inputs(lanes), tuned=found.searches(lanes), run=run), lanes, found.failed)
+    found.tell_known("ab", found.first)
 
     for number in range(1, plan.thresholds.reconfirm + 1):
         lanes = found.doubted(number)

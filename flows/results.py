@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,6 +57,11 @@ class Results:
     @property
     def folder(self) -> Path:
         return self.plan.folder(self.session.sweep)
+
+    def tell_known(self, step: str, results: Mapping[Any, Any]) -> None:
+        """Tells how many results of a step an earlier run had."""
+        shapes = [key.shape if isinstance(key, Lane) else key for key in results]
+        self.session.reporter.known(step, sum((step, shape) not in self.session.executed for shape in shapes))
 
     def inputs(self, lanes: Sequence[Lane]) -> dict[str, Any]:
         """What every task of a lane takes, a column each."""
@@ -157,6 +162,7 @@ class Results:
         return {
             "sweep": self.session.sweep,
             "device": self.plan.work.caps.name,
+            "outcomes": [one.line for one in outcomes],
             "tally": tally(outcomes),
             "report": self._shown(written["report"]),
             "patch": self._shown(patch["diff"]),

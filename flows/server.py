@@ -95,7 +95,7 @@ class LocalServer:
         if process is not None:
             process.terminate()
             try:
-                process.wait(timeout=5)
+                process.wait(timeout=1)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -55,7 +55,7 @@ def _compared(
     step: str, shape: str, lane: str, goldens: Sequence[Mapping[str, Any]], greedy: Mapping[str, Any], number: int = 0
 ) -> dict[str, Any]:
     session = current()
-    session.reporter.begin(step, shape)
+    session.start(step, shape)
     entries = [GoldenConfig.from_json(entry) for entry in goldens]
     try:
         result = session.ab(shape, entries, lane, KnobMap.parse(greedy), number)

@@ -48,11 +48,11 @@ def reporter() -> Reporter:
 class Reporter:
     """Prints ``[3/10] tune quick.reduce …`` lines. live: overwrite a line while an attempt runs (a terminal)."""
 
-    shapes: int = 0
     out: TextIO = field(default_factory=lambda: sys.stdout)
     live: bool = field(default_factory=lambda: sys.stderr.isatty())
     started: float = field(default_factory=time.monotonic)
     quiet: bool = False
+    _total: dict[str, int] = field(default_factory=dict)
     _left: dict[str, int] = field(default_factory=dict)
     _spent: dict[str, list[float]] = field(default_factory=dict)
     _step: str = ""
@@ -63,14 +63,16 @@ class Reporter:
     _open: bool = False
     _artifact: Any = None
 
-    def plan(self, shapes: int) -> None:
-        """``shapes`` shapes are ahead in each step."""
-        self.shapes = shapes
-        self._left = dict.fromkeys(WEIGHTS, shapes)
+    def plan(self, shapes: int, lanes: int) -> None:
+        """What is ahead: shapes to tune, and lines of the outcome table to compare."""
+        self._total = {"tune": shapes, "ab": lanes}
+        self._left = dict(self._total)
 
-    def skip(self, step: str, count: int) -> None:
-        """``count`` shapes of a step need nothing: they are known from an earlier run, or cannot be done."""
-        self._left[step] = max(0, self._left.get(step, 0) - count)
+    def known(self, step: str, count: int) -> None:
+        """``count`` results of a step came from an earlier run."""
+        self._left[step] = 0
+        if count:
+            self.line(f"{step:<9} {count} of {self._total[step]} known from an earlier run  [{self.elapsed()}]")
 
     def line(self, text: str) -> None:
         """A line that stays."""
@@ -86,7 +88,7 @@ class Reporter:
         """A shape's step begins. Raises Stopped."""
         self._check()
         self._step, self._shape, self._begun = step, shape, time.monotonic()
-        self._place = self.shapes - self._left.get(step, 0) + 1
+        self._place = self._total.get(step, 0) - self._left.get(step, 0) + 1
         self._say(f"{self.head()} …")
 
     def attempt(self, progress: Progress) -> None:
@@ -108,8 +110,10 @@ class Reporter:
         self.publish()
 
     def head(self) -> str:
-        """``[ 3/10] tune      quick.reduce.1024x4096``."""
-        return f"[{self._place:>{len(str(self.shapes))}}/{self.shapes}] {self._step:<9} {self._shape}"
+        """``[ 3/10] tune      quick.reduce.1024x4096``; without a place for a step whose number is not known ahead."""
+        total = self._total.get(self._step)
+        place = f"[{self._place:>{len(str(total))}}/{total}] " if total else ""
+        return f"{place}{self._step:<9} {self._shape}"
 
     def elapsed(self) -> str:
         """``1:40, about 2:10 left``."""
@@ -127,7 +131,7 @@ class Reporter:
 
     @property
     def percent(self) -> float:
-        whole = sum(WEIGHTS.values()) * self.shapes
+        whole = sum(WEIGHTS[step] * count for step, count in self._total.items())
         ahead = sum(WEIGHTS[step] * count for step, count in self._left.items())
         return 100.0 if not whole else round(100.0 * (1 - ahead / whole), 1)
 

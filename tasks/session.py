@@ -32,14 +32,16 @@ class Session:
     thresholds: Thresholds
     reporter: Reporter
     sweep: str = ""
+    executed: set[tuple[str, str]] = field(default_factory=set)
     _stack: ExitStack = field(default_factory=ExitStack)
     _bench: Bench | None = None
     _tuner: Tuner | None = None
     _jobs: dict[str, Job] = field(default_factory=dict)
 
-    def begin(self, shapes: Sequence[str]) -> None:
-        """Tells the reporter what is ahead."""
-        self.reporter.plan(len(shapes))
+    def start(self, step: str, shape: str) -> None:
+        """A task's body begins: its result was not known. Raises Stopped."""
+        self.executed.add((step, shape))
+        self.reporter.begin(step, shape)
 
     def job(self, shape: str) -> Job:
         """The traced shape. Raises InputError, UnsupportedOp."""

@@ -32,7 +32,7 @@ class NothingRan(EmmyError):
 def tune(shape: str, run: Mapping[str, Any]) -> dict[str, Any]:
     """How the search of the shape ended. Raises NothingRan, and what tracing and lowering raise."""
     session = current()
-    session.reporter.begin("tune", shape)
+    session.start("tune", shape)
     started = perf_counter()
     try:
         (region,) = session.job(shape).regions

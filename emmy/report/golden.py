@@ -9,6 +9,7 @@ from typing import Any
 
 from emmy.bench.stats import Verdict
 from emmy.evaluate.ab import AbResult
+from emmy.evaluate.table import number
 from emmy.evaluate.verdict import Category
 from emmy.report.evidence import Evidence, knob_line
 from emmy.report.render import render
@@ -37,6 +38,19 @@ class Outcome:
     @property
     def verdict(self) -> str:
         return str(self.category.verdict) if self.category is not None else "failed"
+
+    @property
+    def line(self) -> str:
+        """``quick.reduce.1024x4096  same  greedy 812.4 µs  vs eager 1.31  greedy/golden 0.998 [0.991, 1.005]``."""
+        name = self.shape if self.lane == "std" else f"{self.shape} [{self.lane}]"
+        parts = [f"{name:<34} {self.verdict:<10}"]
+        if self.result is not None and self.result.greedy.us is not None:
+            parts.append(f"greedy {number(self.result.greedy.us):>6} µs")
+            if self.result.eager_us is not None:
+                parts.append(f"vs eager {self.result.eager_us / self.result.greedy.us:5.2f}")
+        if self.category is not None and self.category.ratio is not None:
+            parts.append(f"greedy/golden {self.category.ratio}")
+        return "  ".join(parts).rstrip()
 
 
 @dataclass(frozen=True, slots=True)
