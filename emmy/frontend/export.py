@@ -92,8 +92,8 @@ def export_graph(
     return _Reader(name, program, inputs, dynamic, place).read(module)
 
 
-_SMALL = re.compile(r"!= [01]$|^[23] <= .* <= IntInfinity\(\)$")
-"""Guards that say no more than that a size, or that size less one, is neither 0 nor 1."""
+_HARMLESS = re.compile(r"!= [01]$|^[0-3] <= .* <= (IntInfinity\(\)|\d+)$")
+"""Guards that say no more than that a size (or that less one) is neither 0 nor 1, or that it has an upper limit."""
 
 
 def _exported(
@@ -104,9 +104,10 @@ def _exported(
         return torch.export.export(module, args, dynamic_shapes=(tuple(dims.values()),), strict=False)
     except torch._dynamo.exc.UserError as error:
         guards = re.findall(r"satisfy the generated guard (.*?)\.?$", str(error), re.MULTILINE)
-        if not guards or not all(_SMALL.search(guard) for guard in guards):
+        if not guards or not all(_HARMLESS.search(guard) for guard in guards):
             raise
-    # torch sets sizes 0 and 1 apart (a slice may be empty or broadcast); an index expression is right for these as well
+    # torch sets sizes 0 and 1 apart (a slice may be empty or broadcast); an index expression is right for these as
+    # well, and an upper limit is kept with the symbol
     auto = {name: axes and dict.fromkeys(axes, torch.export.Dim.AUTO) for name, axes in dims.items()}
     return torch.export.export(module, args, dynamic_shapes=(tuple(auto.values()),), strict=False)
 
@@ -197,6 +198,8 @@ class _Reader:
         self.dynamic = dynamic
         self.locate = locate
         self.symbols: dict[Any, str] = {}
+        self.most: dict[str, int] = {}
+        self.called: dict[str, str] = {}  # placeholder → the input's own name
         self.values: dict[Any, Any] = {}  # fx node → Ref, index expression, or tuple of them
         self.taken: set[str] = set()
         self.inputs: list[Tensor] = []
@@ -213,9 +216,8 @@ class _Reader:
                 raise UnsupportedOp(f"a nested graph ({node.target})", self._where(node))
         outputs = self._outputs()
         names = dict.fromkeys(spec.name for spec in self.dynamic)
-        graph = Graph(
-            self.name, tuple(Symbol(n, SEQ_HINT) for n in names), tuple(self.inputs), tuple(self.nodes), outputs
-        )
+        symbols = tuple(Symbol(name, SEQ_HINT, self.most.get(name)) for name in names)
+        graph = Graph(self.name, symbols, tuple(self.inputs), tuple(self.nodes), outputs)
         verify(graph)
         return Exported(graph, self.constants, module, self.targets)
 
@@ -224,6 +226,7 @@ class _Reader:
         nodes = [node for node in self.program.graph.nodes if node.op == "placeholder"]
         users = [node for node, spec in zip(nodes, specs, strict=True) if spec.kind.name == "USER_INPUT"]
         own = dict(zip(users, self.given, strict=True))
+        self.called = {node.name: name for node, name in own.items()}
         self._name_symbols(own)
         self.taken.update(self.given)
         for node in users:
@@ -251,6 +254,12 @@ class _Reader:
                 raise InputError(f"--dynamic {spec}", found=f"a program that fixes this size to {size}",
                                  expected="one that works at any size")  # fmt: skip
             self.symbols[size.node.expr] = spec.name
+            limit = self.program.range_constraints.get(size.node.expr)
+            if limit is not None and limit.upper.is_Integer:
+                self.most[spec.name] = min(int(limit.upper), self.most.get(spec.name, int(limit.upper)))
+            if self.most.get(spec.name, SEQ_HINT) < SEQ_HINT:
+                found = f"a program that is right up to size {self.most[spec.name]}"
+                raise InputError(f"--dynamic {spec}", found=found, expected=f"{SEQ_HINT}, the size it is tuned at")
 
     def _input(self, node: Any, name: str) -> None:
         self.inputs.append(self._tensor(name, node.meta["val"], "input", None))
@@ -348,7 +357,7 @@ class _Reader:
         specs = self.program.graph_signature.output_specs
         for spec in specs:
             if spec.kind.name != "USER_OUTPUT":
-                raise InputError("the program writes to its input or buffer", found=spec.target or spec.arg.name,
+                raise InputError("the program writes to its input or buffer", found=self.called.get(spec.target, spec.target or spec.arg.name),
                                  expected="results that are returned")  # fmt: skip
         output = next(node for node in self.program.graph.nodes if node.op == "output")
         names = []

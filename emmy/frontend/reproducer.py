@@ -43,12 +43,16 @@ def dumps(graph: Graph) -> str:
     fields = {
         "version": json.dumps(VERSION),
         "name": json.dumps(graph.name),
-        "symbols": json.dumps({symbol.name: symbol.hint for symbol in graph.symbols}),
+        "symbols": json.dumps({symbol.name: _symbol_out(symbol) for symbol in graph.symbols}),
         "inputs": rows([_tensor_out(tensor) for tensor in graph.inputs]),
         "nodes": rows([_node_out(node) for node in graph.nodes]),
         "outputs": json.dumps(list(graph.outputs)),
     }
     return "{\n" + ",\n".join(f' "{name}": {value}' for name, value in fields.items()) + "\n}\n"
+
+
+def _symbol_out(symbol: Symbol) -> Any:
+    return symbol.hint if symbol.most is None else [symbol.hint, symbol.most]
 
 
 def _tensor_out(tensor: Tensor) -> dict[str, Any]:
@@ -138,10 +142,7 @@ class _Loader:
             raise self.fail("version", data["version"], f"{VERSION}")
         kinds = {"version": int, "name": str, "symbols": dict, "inputs": list, "nodes": list, "outputs": list}
         top = self.fields("file", data, kinds)
-        for name, hint in top["symbols"].items():
-            if not name.isidentifier() or type(hint) is not int or hint < 1:
-                raise self.fail(f"symbols.{name}", hint, "an identifier and a positive hint")
-        symbols = tuple(Symbol(name, hint) for name, hint in top["symbols"].items())
+        symbols = tuple(self.symbol(name, sizes) for name, sizes in top["symbols"].items())
         known = {symbol.name for symbol in symbols}
         inputs = tuple(self.tensor(f"inputs[{n}]", item, known) for n, item in enumerate(top["inputs"]))
         nodes = tuple(self.node(f"nodes[{n}]", item, known) for n, item in enumerate(top["nodes"]))
@@ -153,6 +154,12 @@ class _Loader:
         except ValueError as error:
             raise InputError(f"{self.file}: {error}") from None
         return graph
+
+    def symbol(self, name: str, data: Any) -> Symbol:
+        sizes = data if isinstance(data, list) else [data]
+        if not name.isidentifier() or len(sizes) not in (1, 2) or any(type(n) is not int or n < 1 for n in sizes):
+            raise self.fail(f"symbols.{name}", data, "an identifier, and its hint or [hint, largest size]")
+        return Symbol(name, *sizes)
 
     def tensor(self, place: str, data: Any, symbols: set[str]) -> Tensor:
         fields = self.fields(place, data, {"name": str, "dtype": str, "shape": list})

@@ -25,10 +25,14 @@ from emmy.ir.monoid import MONOIDS, Monoid
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A size known at run time. ``hint`` is the size it is tuned and benched at."""
+    """A size known at run time. ``hint`` is the size it is tuned and benched at.
+
+    most: the largest size that the program is right for (a table of positions has an end), None where any size is.
+    """
 
     name: str
     hint: int = 512
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,14 @@ def run_region(
     symbols: sizes of the symbolic axes; the hints by default.
     dtype: ``np.float64`` evaluates everything that is floating in float64 and leaves outputs so.
     fast: False evaluates every reduction through its monoid's combine.
-    Raises KeyError for a missing input, ValueError for one of the wrong shape, IndexError for a load out of range.
+    Raises KeyError for a missing input, ValueError for one of the wrong shape or a size beyond a symbol's, IndexError
+    for a load out of range.
     """
-    run = _Run(region, dict(region.hints()) | dict(symbols or {}), dtype == np.float64, fast)
+    sizes = dict(region.hints()) | dict(symbols or {})
+    for symbol in region.symbols:
+        if symbol.most is not None and sizes[symbol.name] > symbol.most:
+            raise ValueError(f"{symbol.name}: found size {sizes[symbol.name]}, expected at most {symbol.most}")
+    run = _Run(region, sizes, dtype == np.float64, fast)
     for tensor in region.inputs:
         array = np.asarray(inputs[tensor.name])
         shape = tuple(run.size(extent) for extent in tensor.shape)

@@ -86,7 +86,7 @@ def test_a_mistake_names_line_and_place(source: str, message: str, line: int, ca
         ("1 + 1", "no inputs"),
         ("x = torch.randn(3); x.shape[0]", "expected a tensor"),
         ("x = torch.randn(3); None", "found nothing"),
-        ("x = torch.randn(3); x.add_(1)", "writes to its input"),
+        ("x = torch.randn(3); x.add_(1)", "writes to its input or buffer: found x,"),
         ("x = torch.randn(3, dtype=torch.complex64); x.abs()", "complex64"),
         ("\0", "snippet"),
     ],

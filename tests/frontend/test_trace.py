@@ -6,6 +6,7 @@ import torch
 
 from emmy.errors import EmmyError, InputError, UnsupportedOp
 from emmy.frontend import Traced, random_inputs, to_numpy, to_torch, trace, trace_callable, trace_golden, trace_snippet
+from emmy.frontend.reproducer import dumps, loads
 from emmy.goldens.dataset import InputSpec
 from emmy.ir.dtype import DType
 from emmy.ir.nest import verify
@@ -152,3 +153,20 @@ def test_eager_takes_parameters_as_arguments() -> None:
 def test_a_symbol_has_a_name_of_its_own(name: str) -> None:
     with pytest.raises(InputError, match=f"the name {name}"):
         trace_snippet("x0 = torch.randn(8, 4); x0 + 1", [DynamicSpec(name, "x0", 0)])
+
+
+def test_an_upper_limit_of_a_size_is_kept() -> None:
+    table = "table = torch.randn({0}, 4); x = torch.randn(8, 4); x + table[: x.shape[0]]"
+    traced = trace_snippet(table.format(600), [DynamicSpec("rows", "x", 0)])
+    assert [(symbol.name, symbol.most) for symbol in traced.graph.symbols] == [("rows", 600)]
+    assert loads(dumps(traced.graph)) == traced.graph
+    assert error_of(traced, {"rows": 600}) < 1e-5
+    with pytest.raises(ValueError, match="rows: found size 601, expected at most 600"):
+        run_region(traced.region, traced.inputs(symbols={"rows": 601}), {"rows": 601})
+    with pytest.raises(InputError, match="right up to size 64"):
+        trace_snippet(table.format(64), [DynamicSpec("rows", "x", 0)])
+
+
+def test_writes_into_a_copy_are_traced() -> None:
+    traced = trace_snippet("x = torch.randn(4, 8); y = x.clone(); y[:, 0] = 0; y[1:3] = y[0:2] * 2; y[:, ::3] += 1; y")
+    assert error_of(traced) < 1e-6
