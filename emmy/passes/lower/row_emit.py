@@ -143,16 +143,15 @@ class Row:
         if not is_const(rest, 0):
             key = (tensor, rest)
             if key not in self.views:
-                at = self.memory.value(rest, Point(self.env))
+                base = self.memory.value(rest, Point(self.env))
                 self.views[key] = self.names(f"{tensor}_row")
-                view = View(self.views[key], tensor, wide(at), self.memory.tensors[tensor].dtype)
+                view = View(self.views[key], tensor, wide(base), self.memory.tensors[tensor].dtype)
                 self.head.append(view)
             buffer = self.views[key]
         vector = self.vector or self.program.columns[-1].name
         offset: Expr = i32(0)
         for name, coefficient in coefficients.items():
-            at = env.get(name, self.env.get(name))
-            assert at is not None, name
+            at = env[name] if name in env else self.env[name]
             offset = add(offset, mul(at, substitute(coefficient, self.env)))
         stride = coefficients.get(vector, i32(0))
         even = [c for name, c in coefficients.items() if name != vector] + self._row_strides(rest)

@@ -42,23 +42,21 @@ class MapKernel(RowKernel):
 
     def step(self, index: Expr) -> list[Stmt]:
         """The elements of one step."""
-        leaf, steps = self.leaf, self.steps_a_row()
+        steps = self.steps_a_row()
         out: list[Stmt] = []
+        over, piece = index, index
         if isinstance(steps, Const) and steps.value == 1:
-            row, piece = self.row(index), i32(0)
-        else:
-            split = not self.program.rows
-            over = index if split else Let(self.names("row"), floordiv(index, steps))
-            if isinstance(over, Let):
-                out.append(over)
-                over = over.var
-            row = self.row(over)
-            piece = index if split else mod(index, steps)
+            piece = i32(0)
+        elif self.program.rows:
+            row_let = Let(self.names("row"), floordiv(index, steps))
+            out.append(row_let)
+            over, piece = row_let.var, mod(index, steps)
+        row = self.row(over)
         start: Expr = i32(0)
-        if not (isinstance(piece, Const)):
-            let = Let(self.names("start"), mul(piece, i32(self.step_elements)))
-            out.append(let)
-            start = let.var
+        if not isinstance(piece, Const):
+            start_let = Let(self.names("start"), mul(piece, i32(self.step_elements)))
+            out.append(start_let)
+            start = start_let.var
         writes = [Write(w.tensor, w.index, row.hoisted(w.value)) for w in self.program.writes]
         extent = self.program.columns[-1].extent
         full = self.accesses(row, writes, start)

@@ -7,9 +7,8 @@ row, each of which then writes its part.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from emmy.ir.dtype import DType
 from emmy.ir.expr import Expr, Mem, Var, add, both, call, cast, ceil_div, i32, minimum, mul, sub
 from emmy.ir.kernel import BY, TX, Atomic, For, Let, Stmt, Store
 from emmy.ir.nest import Tensor
@@ -85,7 +84,8 @@ class AtomicKernel(SplitKernel):
         (reduction,) = self.program.reductions
         step = Step(row, {}, 1)
         found = row.address(write.tensor.name, write.index, {})
-        assert found is not None and reduction.algebra.atomic is not None
+        assert found is not None
+        assert reduction.algebra.atomic is not None
         buffer, offset, _, _ = found
         value = cast(step.value(write.value), write.tensor.dtype.compute)
         body += [*row.head, *step.out]
@@ -130,8 +130,6 @@ class FinishKernel(SplitKernel):
 
 def finish_leaf(program: RowProgram, leaf: RowLeaf) -> RowLeaf:
     """The finishing kernel's parameters: where no output walks the columns, a thread a row."""
-    from dataclasses import replace
-
     if len(program.sweeps()) > 1:
         return leaf
     rows = leaf.rows * leaf.threads if leaf.spread else leaf.rows
@@ -143,4 +141,4 @@ def finish_grid(program: RowProgram, leaf: RowLeaf) -> Expr:
     return i32(leaf.parts) if len(program.sweeps()) > 1 else i32(1)
 
 
-__all__ = ["AtomicKernel", "DType", "FinishKernel", "PartKernel", "finish_grid", "finish_leaf", "partials"]
+__all__ = ["AtomicKernel", "FinishKernel", "PartKernel", "finish_grid", "finish_leaf", "partials"]
