@@ -79,7 +79,7 @@ TEMPLATES: dict[str, Template] = {
     "tanh": function("tanh"),
     "erf": function("erf"),
     "isnan": Template("{0} != {0}", "{0} != {0}", infix=True),
-    "isinf": Template("isinf({0})", "{0} != {0}", infix=True),
+    "isinf": Template("isinf({0})", "({0} & 0) != 0", infix=True),
     "lt": infix("<"),
     "le": infix("<="),
     "gt": infix(">"),

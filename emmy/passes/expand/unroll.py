@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from emmy.errors import EmmyError
-from emmy.ir.expr import Const, Expr, Mem, Reg, Var, transform
+from emmy.ir.expr import Const, Expr, Mem, Reg, Var, rebuild
 from emmy.ir.kernel import For, If, Kernel, Stmt, rewrite, statements
 
 
@@ -16,11 +16,28 @@ class Scope:
 
     values: Mapping[str, Expr] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    done: dict[int, Expr] = field(default_factory=dict, compare=False)
+    """What was rewritten here already, by identity: statements share much of their index arithmetic."""
 
     def expr(self, root: Expr) -> Expr:
         if not self.values and not self.names:
             return root
-        return transform(root, self._rule)
+        done, stack = self.done, [root]
+        while stack:
+            node = stack[-1]
+            if id(node) in done:
+                stack.pop()
+                continue
+            old = node.children
+            missing = [child for child in old if id(child) not in done]
+            if missing:
+                stack += missing
+                continue
+            new = tuple(done[id(child)] for child in old)
+            built = node if all(x is y for x, y in zip(old, new, strict=True)) else rebuild(node, new)
+            done[id(node)] = self._rule(built) or built
+            stack.pop()
+        return done[id(root)]
 
     def _rule(self, node: Expr) -> Expr | None:
         match node:
