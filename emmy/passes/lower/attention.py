@@ -57,7 +57,6 @@ from emmy.ir.kernel import (
     Shared,
     Stmt,
     Store,
-    View,
 )
 from emmy.ir.nest import Axis
 from emmy.ir.plan import Launch, Plan
@@ -227,7 +226,9 @@ class _Lowering:
         extent = self.p.m.extent
         return isinstance(extent, Const) and extent.value % self.leaf.rows == 0
 
-    def point(self, row: Expr | None = None, key: Expr | None = None, d: Expr | None = None, c: Expr | None = None) -> Point:
+    def point(
+        self, row: Expr | None = None, key: Expr | None = None, d: Expr | None = None, c: Expr | None = None
+    ) -> Point:
         """A scalar point; ``row`` counts from the block's first."""
         p = self.p
         env: dict[str, Expr] = {}
@@ -547,6 +548,3 @@ class _Lowering:
             part = let.var if leaf.lanes == 1 else Lane(let.var, lane)
             out.append(Store(tensor.name, self.memory.offset(tensor.name, index, place), part, tensor.dtype, guard))
         return out
-
-
-__all__ = ["AttentionLeaf", "View", "lower_attention", "pitches", "shared_elements"]
