@@ -78,7 +78,7 @@ TEMPLATES: dict[str, Template] = {
     "cosh": function("cosh"),
     "tanh": function("tanh"),
     "erf": function("erf"),
-    "isnan": Template("{0} != {0}", "{0} != {0}", infix=True),
+    "isnan": Template("{0} != {0}", "({0} & 0) != 0", infix=True),
     "isinf": Template("isinf({0})", "({0} & 0) != 0", infix=True),
     "lt": infix("<"),
     "le": infix("<="),
