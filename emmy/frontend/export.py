@@ -357,8 +357,8 @@ class _Reader:
         specs = self.program.graph_signature.output_specs
         for spec in specs:
             if spec.kind.name != "USER_OUTPUT":
-                raise InputError("the program writes to its input or buffer", found=self.called.get(spec.target, spec.target or spec.arg.name),
-                                 expected="results that are returned")  # fmt: skip
+                written = self.called.get(spec.target, spec.target or spec.arg.name)
+                raise InputError("the program writes to its input or buffer", found=written, expected="a copy")
         output = next(node for node in self.program.graph.nodes if node.op == "output")
         names = []
         for value in output.args[0]:

@@ -1,6 +1,6 @@
 """The operation table: one row an ATen operation, split over files by kind."""
 
-from emmy.passes.ops import composite, contraction, conversion, creation, index, pointwise, reduction
+from emmy.passes.ops import composite, contraction, conversion, creation, index, pointwise, reduction, write
 from emmy.passes.ops.core import OPS, Builder, Op, Sample, T, Val
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "index",
     "pointwise",
     "reduction",
+    "write",
 ]
