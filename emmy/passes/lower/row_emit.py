@@ -229,19 +229,22 @@ class Step:
             value = Pack(tuple(lanes))
         return cast(value, dtype.compute)
 
-    def store(self, write: Write, guard: Expr | None = None) -> None:
-        """Writes the value at this step."""
+    def store(self, write: Write, guard: Expr | None = None, lanes: int | None = None) -> None:
+        """Writes the value at this step; ``lanes`` 1: only that of the first lane."""
+        lanes = self.lanes if lanes is None else lanes
         value = widened(self.value(write.value), self.lanes)
+        if lanes < self.lanes:
+            value = Lane(self.named("value", value), 0)
         row, tensor = self.row, write.tensor
         found = row.address(tensor.name, write.index, self.env)
         if found is None:
             raise TypeError(f"output {tensor.name} is not affine in its axes")
         buffer, offset, stride, aligned = found
-        if self.lanes == 1 or is_const(stride, 1):
-            self.out.append(Store(buffer, offset, value, tensor.dtype, guard, aligned and self.lanes > 1))
+        if lanes == 1 or is_const(stride, 1):
+            self.out.append(Store(buffer, offset, value, tensor.dtype, guard, aligned and lanes > 1))
             return
         held = self.named("value", value)
-        for k in range(self.lanes):
+        for k in range(lanes):
             self.out.append(Store(buffer, add(offset, mul(stride, i32(k))), Lane(held, k), tensor.dtype, guard))
 
     def position(self) -> Expr:
@@ -250,7 +253,7 @@ class Step:
         columns, lanes = self.row.program, self.lanes
         for axis in columns.order:
             total = add(mul(total, wide(axis.extent)), cast(self.env[axis.name], DType.I64))
-        if lanes == 1 or self.row.vector:
+        if lanes == 1 or self.row.vector or columns.columns[-1] not in columns.order:
             return total
         inner: Expr = Const(1, DType.I64)
         for axis in reversed(columns.order):

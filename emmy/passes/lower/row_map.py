@@ -57,7 +57,7 @@ class MapKernel(RowKernel):
             start_let = Let(self.names("start"), mul(piece, i32(self.step_elements)))
             out.append(start_let)
             start = start_let.var
-        writes = [Write(w.tensor, w.index, row.hoisted(w.value)) for w in self.program.writes]
+        writes = self.write_list(row)
         extent = self.program.columns[-1].extent
         full = self.accesses(row, writes, start)
         end = add(start, i32(self.step_elements))
@@ -70,6 +70,10 @@ class MapKernel(RowKernel):
             if isinstance(inside, Const) and not inside.value:
                 body = full
         return [*out, *row.head, *body]
+
+    def write_list(self, row: Row) -> list[Write]:
+        """The writes of every element, what they share along the row computed once."""
+        return [Write(w.tensor, w.index, row.hoisted(w.value)) for w in self.program.writes]
 
     def element(self, row: Row, writes: list[Write], column: Expr, lanes: int) -> list[Stmt]:
         step = Step(row, {self.program.columns[-1].name: column}, lanes)

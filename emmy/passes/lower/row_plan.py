@@ -17,40 +17,42 @@ def lower_row(program: RowProgram, leaf: RowLeaf, name: str, knobs: str) -> Plan
     """The plan of a leaf that the row tier's rules allow."""
     if program.is_map:
         kernel = MapKernel(program, leaf, name)
-        return _plan(program, name, knobs, (_launch(kernel.kernel(), kernel.grid_rows()),))
+        return make_plan(program, name, knobs, (launch(kernel.kernel(), kernel.grid_rows()),))
     if leaf.parts == 1:
         whole = RowKernel(program, leaf, name)
-        return _plan(program, name, knobs, (_launch(whole.kernel(), whole.grid_rows()),))
+        return make_plan(program, name, knobs, (launch(whole.kernel(), whole.grid_rows()),))
     if leaf.atomic:
         atomic = AtomicKernel(program, leaf, name, ())
         (reduction,) = program.reductions
         identity = reduction.algebra.identity_values(reduction.dtype)[0]
         steps: tuple[Step, ...] = (
             Memset(program.row_writes[0].tensor.name, identity),
-            _launch(atomic.kernel(), atomic.grid_rows(), i32(leaf.parts)),
+            launch(atomic.kernel(), atomic.grid_rows(), i32(leaf.parts)),
         )
         exact = reduction.dtype.is_int
-        return _plan(program, name, knobs, steps, deterministic=exact)
+        return make_plan(program, name, knobs, steps, deterministic=exact)
     spaces = partials(program, leaf.parts)
     names = tuple(t.name for space in spaces for t in space.tensors)
     part = PartKernel(program, leaf, name, spaces)
     finish = FinishKernel(program, finish_leaf(program, leaf), f"{name}_finish", spaces)
     steps = (
-        _launch(part.kernel(writes=names), part.grid_rows(), i32(leaf.parts)),
-        _launch(finish.kernel(reads=names), finish.grid_rows(), finish_grid(program, leaf)),
+        launch(part.kernel(writes=names), part.grid_rows(), i32(leaf.parts)),
+        launch(finish.kernel(reads=names), finish.grid_rows(), finish_grid(program, leaf)),
     )
     works = tuple(Workspace(t.name, t.dtype, t.elements()) for space in spaces for t in space.tensors)
-    return _plan(program, name, knobs, steps, works)
+    return make_plan(program, name, knobs, steps, works)
 
 
-def _launch(kernel: Kernel, x: Expr, y: Expr | None = None) -> Launch:
+def launch(kernel: Kernel, x: Expr, y: Expr | None = None) -> Launch:
+    """A launch on ``x`` by ``y`` blocks, its arguments bound by name."""
     return Launch(kernel, (x, y or i32(1), i32(1)), tuple(p.name for p in kernel.params))
 
 
-def _plan(
+def make_plan(
     program: RowProgram, name: str, knobs: str, steps: tuple[Step, ...], works: tuple[Workspace, ...] = (),
     deterministic: bool = True,
 ) -> Plan:  # fmt: skip
+    """The plan of a program with its roofline numbers."""
     region = program.region
     outputs = tuple(o.tensor for o in region.outputs)
     return Plan(

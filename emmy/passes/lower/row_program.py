@@ -233,7 +233,7 @@ def row_program(region: Region) -> RowProgram:
             raise Refused("components_carry_no_axes", found=comp.monoid)
         if is_contraction(comp):
             raise Refused("row_is_read_once", found=f"{comp.name}, a contraction", hint="contractions have tiles")
-    region = _without_inner_maps(region)
+    region = without_inner_maps(region)
     frame = _Frame(region)
     reductions = tuple(frame.reduction(comp) for comp in region.comps if not comp.is_map)
     every = [frame.write(out.tensor, out.source) for out in region.outputs]
@@ -252,7 +252,7 @@ def row_program(region: Region) -> RowProgram:
     return RowProgram(region, rows, columns, frame.columns, reductions, tuple(writes), tuple(row_writes), across)
 
 
-def _without_inner_maps(region: Region) -> Region:
+def without_inner_maps(region: Region) -> Region:
     """Maps that other computations read, repeated inside them."""
     outputs = {base(out.source) for out in region.outputs}
     while True:
@@ -348,18 +348,8 @@ def _orientation(
     region: Region, frame: _Frame, reductions: tuple[Reduction, ...], writes: list[Write]
 ) -> tuple[tuple[Axis, ...], tuple[Axis, ...], bool]:
     """Columns and rows with the axis of neighbouring elements last, and whether that is a row axis."""
-    tensors = {t.name: t for t in region.inputs}
-    score: dict[str, int] = {axis.name: 0 for axis in (*frame.rows, *frame.columns)}
-    places = [(w.tensor, w.index, 2) for w in writes]
-    loads = {n for r in reductions for v in r.values for n in walk(v) if isinstance(n, Load)}
-    loads |= {n for w in writes for n in walk(w.value) if isinstance(n, Load)}
-    places += [(tensors[load.tensor], load.index, 2) for load in loads]
-    for tensor, index, weight in places:
-        whole = sum(1 for i in index if free_vars(i))
-        parts = affine(flat_offset(tensor, index), frozenset(score))
-        for name, coefficient in (parts[1] if parts else {}).items():
-            if is_const(coefficient, 1):
-                score[name] += weight * whole
+    exprs = [value for r in reductions for value in r.values]
+    score = unit_strides(region, (*frame.rows, *frame.columns), exprs, writes)
     last_column = max(frame.columns, key=lambda a: score[a.name], default=None)
     last_row = max(frame.rows, key=lambda a: score[a.name], default=None)
     columns, rows = frame.columns, frame.rows
@@ -374,3 +364,21 @@ def _orientation(
         else:
             across = False
     return columns, rows, across
+
+
+def unit_strides(
+    region: Region, axes: Iterable[Axis], exprs: Iterable[Expr], writes: Iterable[Write]
+) -> dict[str, int]:
+    """How much each axis has neighbours beside each other in memory: unit strides, weighted by the rank accessed."""
+    tensors = {t.name: t for t in region.inputs}
+    score = {axis.name: 0 for axis in axes}
+    values = [*exprs, *(w.value for w in writes)]
+    loads = {node for value in values for node in walk(value) if isinstance(node, Load)}
+    places = [(w.tensor, w.index) for w in writes] + [(tensors[load.tensor], load.index) for load in loads]
+    for tensor, index in places:
+        rank = sum(1 for i in index if free_vars(i))
+        parts = affine(flat_offset(tensor, index), frozenset(score))
+        for name, coefficient in (parts[1] if parts else {}).items():
+            if is_const(coefficient, 1):
+                score[name] += rank
+    return score
