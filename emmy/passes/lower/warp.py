@@ -34,7 +34,7 @@ from emmy.ir.expr import (
 )
 from emmy.ir.fragment import ATOMS, Atom, Fragments, LdMatrix, Mma, matrix_rows
 from emmy.ir.kernel import TID, Atomic, Barrier, For, If, Kernel, Let, Stmt, Store, View
-from emmy.ir.pipeline import Acquire, Commit, Copy, Fill, Release, Ring, Wait
+from emmy.ir.pipeline import Copy, CopyCommit, CopyWait
 from emmy.ir.plan import Plan
 from emmy.passes.contraction import Contraction
 from emmy.passes.lower.access import Memory, Point, wide
@@ -147,6 +147,8 @@ class _Lowering(TileLowering):
         )
         self.acc = Fragments("acc", leaf.atom, "c", (leaf.fm, leaf.fn), 0.0)
         self.lets: dict[str, Let] = {}
+        self.pointers: list[Stmt] = []
+        self.placed: set[str] = set()
 
     def final_shape(self) -> tuple[int, int]:
         return FINAL_THREADS, 4 if self.divides(self.n, 4) else 1
@@ -162,9 +164,8 @@ class _Lowering(TileLowering):
         body += [Let("lane", mod(TID, i32(32))), warp]
         body.append(Let("warp_m", mul(mod(warp.var, i32(leaf.wm)), i32(leaf.warp_m))))
         body.append(Let("warp_n", mul(floordiv(warp.var, i32(leaf.wm)), i32(leaf.warp_n))))
-        loop = self.main_loop(env, start, stop)
-        ring = Ring("ring", tuple(tile.name for tile in self.tiles), leaf.depth, leaf.transport, leaf.threads)
-        body += [*loop[:-1], ring, self.acc, loop[-1]]
+        body.append(self.acc)
+        body += self.main_loop(env, start, stop)
         shared = [tile.shared(leaf.depth) for tile in self.tiles]
         reads = self.operand_reads()
         self.memory.views.clear()
@@ -197,135 +198,102 @@ class _Lowering(TileLowering):
     # ------------------------------------------------------------------------------------------------- loop
 
     def main_loop(self, env: dict[str, Expr], start: Expr, stop: Expr) -> list[Stmt]:
-        """Definitions, then the loop over k steps: fill a slot of the ring, wait for it, multiply out of it."""
+        """Definitions, the first fills, then the loop over k steps.
+
+        The ring stands here in its expanded form, for two reasons. A step's first fragments are loaded before the last
+        products of the step before it (``ahead``), so that no warp waits for ldmatrix behind a barrier; for that the
+        step after is waited for inside a step. And the fills carry their condition as a predicate that makes them
+        write zeros beyond the last step, so that the loop is one basic block; the zeros are never multiplied.
+
+        Before step ``s`` the groups of steps 0 … s + depth - 2 are committed. The barrier after the wait for a step
+        also says that all warps have read the step before, whose slot the next fill takes.
+        """
         leaf = self.leaf
         self.memory.views.clear()
+        steps = Let("steps", ceil_div(sub(stop, start), leaf.k))
+        count = steps.value if isinstance(steps.value, Const) else steps.var
+        filler = _Filler(self, env, start, stop, count)
         step = Var("step")
-        k_at = Let("k_at", mul(step, i32(leaf.k)))
-        whole = isinstance(stop, Const) and isinstance(start, Const) and (stop.value - start.value) % leaf.k == 0
-        k_left = None if whole else Let("k_left", sub(sub(stop, start), k_at.var))
-        slots = [Let(f"{t.name}_slot", mul(mod(step, i32(leaf.depth)), i32(t.elements))) for t in self.tiles]
-        views: list[Stmt] = []
-        fills: list[Stmt] = []
-        for side, tile, slot in zip(self.sides, self.tiles, slots, strict=True):
-            fills += self.fill(side, tile, slot.var, env, start, k_at.var, k_left.var if k_left else None, views)
-        products = self.products(slots)
-        body = [
-            k_at,
-            *([k_left] if k_left else []),
-            *slots,
-            Acquire("ring", step),
-            Fill("ring", step, tuple(fills)),
-            Commit("ring", step),
-            Wait("ring", step),
-            *products,
-            Release("ring", step),
-        ]
-        steps = ceil_div(sub(stop, start), leaf.k)
-        return [*self.lets.values(), *views, For("step", i32(0), steps, i32(1), tuple(body))]
-
-    def fill(
-        self, side: Operand, tile: SwizzledTile, slot: Expr, env: dict[str, Expr], start: Expr, k_at: Expr,
-        k_left: Expr | None, views: list[Stmt],
-    ) -> list[Stmt]:  # fmt: skip
-        """Copies of one operand's tile into the slot. Elements beyond an edge become zero, the identity of the sum."""
-        origin, size = ("m0", self.leaf.block_m) if side.across is self.m else ("n0", self.leaf.block_n)
-        left = None
-        if not self.divides(side.across, size):
-            left = self.let(f"{tile.name}_left", sub(side.across.extent, Var(origin)))
-        out: list[Stmt] = []
-        seen: dict[tuple[Expr, Expr], int] = {}
-        for part in parts(tile, self.leaf.threads, side.lanes):
-            first = (part.row, part.col) not in seen
-            group = seen.setdefault((part.row, part.col), len(seen))
-            row = self.let(f"{tile.name}_row{group}", part.row)
-            col = self.let(f"{tile.name}_col{group}", part.col)
-            across, k = (row, col) if side.along_k else (col, row)
-            across_at, k_part = (part.row_at, part.col_at) if side.along_k else (part.col_at, part.row_at)
-            if first:
-                self.open_views(side, f"{tile.name}{group}", env, add(Var(origin), across), add(start, k), views)
-            guard: Expr | None = None
-            if left is not None:
-                guard = call("lt", add(across, i32(across_at)), left)
-            if k_left is not None:
-                guard = both(guard, call("lt", add(k, i32(k_part)), k_left))
-            full = {**env, side.across.name: add(add(Var(origin), across), i32(across_at))}
-            full[self.k.name] = add(add(add(start, k_at), k), i32(k_part))
-            local: dict[str, Expr] = dict.fromkeys(env, i32(0))
-            local |= {side.across.name: i32(across_at), self.k.name: add(k_at, i32(k_part))}
-            where = add(slot, self.place(tile, row, col, part.row_at, part.col_at, f"{tile.name}_to{group}"))
-            copies = self.copy(side, tile, where, Point(full, local=local), guard)
-            if not part.whole:
-                copies = [If(call("lt", TID, i32(part.total - part.number)), tuple(copies))]
-            out += copies
-        return out
-
-    def open_views(
-        self, side: Operand, tag: str, env: dict[str, Expr], across: Expr, k: Expr, views: list[Stmt]
-    ) -> None:
-        """Pointers to the first element that a thread copies; later ones are read at constant distances from them."""
-        block = {**env, side.across.name: across, self.k.name: k}
-        loads = [side.load] if side.load is not None else loads_of(side.factor)
-        for number, load in enumerate(dict.fromkeys(loads)):
-            view = self.memory.view(f"p{tag}_{number}", load, block)
-            if view is not None:
-                views.append(view)
-
-    def copy(self, side: Operand, tile: SwizzledTile, where: Expr, point: Point, guard: Expr | None) -> list[Stmt]:
-        """One vector from memory to the tile: a copy, or the prologue's value."""
-        if side.load is not None:
-            source = self.memory.mem(side.load, point)
-            offset = wide(source.offset) if self.memory.big else source.offset
-            return [Copy(tile.name, where, source.buffer, offset, side.lanes, side.dtype, guard)]
-        at = point.guarded(guard)
-        if side.lanes > 1:
-            at = replace(at, axis=side.inner(self.k).name, lanes=side.lanes)
-        value = cast(self.memory.value(side.factor, at), DType.F32)
-        if guard is not None:
-            value = select(guard, value, Const(0.0, DType.F32))
-        # the lanes were chosen so that every vector of the factor's tensors is aligned
-        value = with_aligned(value, side.lanes, lambda _: True)
-        return [Store(tile.name, where, value, side.dtype, aligned=side.lanes > 1)]
-
-    def place(self, tile: SwizzledTile, row: Expr, col: Expr, row_at: int, col_at: int, name: str) -> Expr:
-        """Offset of (row + row_at, col + col_at) in a tile, of which only multiples of the pattern are added late.
-
-        The permutation repeats every eight rows and every panel.
-        """
-        row_low, col_low = row_at % 8, col_at % tile.span
-        low = self.let(f"{name}_{row_low}_{col_low}", tile.at(add(row, i32(row_low)), add(col, i32(col_low))))
-        return add(low, i32((row_at - row_low) * tile.span + (col_at - col_low) * tile.rows))
-
-    # ---------------------------------------------------------------------------------------------- products
-
-    def products(self, slots: list[Let]) -> list[Stmt]:
-        """All atoms of one k step. Fragments are loaded one atom ahead, into the other half of their arrays."""
-        leaf = self.leaf
         halves = 2 if leaf.steps > 1 else 1
         a = Fragments("a_frag", leaf.atom, "a", (halves, leaf.fm))
         b = Fragments("b_frag", leaf.atom, "b", (halves, leaf.fn))
-        out: list[Stmt] = [a, b, *self.load_fragments(a, b, slots, 0)]
-        i, j = Var("i"), Var("j")
+        ahead = leaf.steps % 2 == 0 and leaf.depth > 1
+        commit: list[Stmt] = [CopyCommit()] if leaf.transport == "async" else []
+        wait: list[Stmt] = [CopyWait(max(leaf.depth - 2, 0))] if leaf.transport == "async" else []
+        wait.append(Barrier())
+        out: list[Stmt] = []
+        for number in range(leaf.depth - 1):
+            begin, end = filler.fill(i32(number), f"_{number}")
+            out += [*begin, *end, *commit]
+        body: list[Stmt] = []
+        if ahead:
+            out += [*wait, *self.load_fragments(a, b, i32(0), 0)]
+        elif leaf.depth > 1:
+            body += [*wait, *self.load_fragments(a, b, self.slot(step), 0)]
+        begin, end = filler.fill(add(step, i32(leaf.depth - 1)), "")
+        if leaf.depth == 1:
+            early, late = ([], begin) if leaf.transport == "async" else (begin, [])
+            body += [*early, Barrier(), *late, *end, *commit, *wait, *self.load_fragments(a, b, self.slot(step), 0)]
         for kk in range(leaf.steps):
-            half = kk % halves
-            if kk + 1 < leaf.steps:
-                out += self.load_fragments(a, b, slots, kk + 1)
-            product = Mma(leaf.atom, self.acc.at(i, j), a.at(half, i), b.at(half, j))
-            row = For("j", i32(0), i32(leaf.fn), i32(1), (product,), "full")
-            out.append(For("i", i32(0), i32(leaf.fm), i32(1), (row,), "full"))
-        return out
+            last = kk + 1 == leaf.steps
+            if not last:
+                body += self.load_fragments(a, b, self.slot(step), kk + 1)
+            if kk == 0 and leaf.depth > 1:
+                body += begin
+                body += commit
+            if last and ahead:
+                body += [*end, *wait, *self.load_fragments(a, b, self.slot(add(step, i32(1))), 0)]
+            body += self.products(a, b, kk % halves)
+        if not ahead and leaf.depth > 1:
+            body += end
+        defined = [] if isinstance(steps.value, Const) else [steps]
+        loop = For("step", i32(0), count, i32(1), tuple(body))
+        # no copy outlives the loop: those in flight are zeros beyond the last step
+        done: list[Stmt] = [CopyWait(0)] if leaf.transport == "async" and leaf.depth > (2 if ahead else 1) else []
+        return [*defined, *self.lets.values(), *filler.views, *self.pointers, a, b, *out, loop, *done]
 
-    def load_fragments(self, a: Fragments, b: Fragments, slots: list[Let], kk: int) -> list[Stmt]:
-        """The fragments of atom ``kk`` of the step: one ldmatrix an atom of a, one for two neighbouring atoms of b."""
+    def slot(self, step: Expr) -> Expr:
+        """Number of the slot that holds ``step``."""
+        return mod(step, i32(self.leaf.depth)) if self.leaf.depth > 1 else i32(0)
+
+    def place(self, tile: SwizzledTile, row: Expr, col: Expr, row_at: int, col_at: int, name: str) -> tuple[str, int]:
+        """(pointer, constant) to (row + row_at, col + col_at) of a tile's first slot.
+
+        The pattern of a tile repeats every eight rows and every panel: multiples of these are the constant.
+        """
+        row_low, col_low = row_at % 8, col_at % tile.span
+        label = f"{name}_{row_low}_{col_low}"
+        if label not in self.placed:
+            self.placed.add(label)
+            at = tile.at(add(row, i32(row_low)), add(col, i32(col_low)))
+            self.pointers.append(View(label, tile.name, cast(at, DType.I64), tile.dtype))
+        return label, (row_at - row_low) * tile.span + (col_at - col_low) * tile.rows
+
+    # ---------------------------------------------------------------------------------------------- products
+
+    def products(self, a: Fragments, b: Fragments, half: int) -> list[Stmt]:
+        """All atoms of the fragments in ``half``."""
+        leaf, i, j = self.leaf, Var("i"), Var("j")
+        product = Mma(leaf.atom, self.acc.at(i, j), a.at(half, i), b.at(half, j))
+        row = For("j", i32(0), i32(leaf.fn), i32(1), (product,), "full")
+        return [For("i", i32(0), i32(leaf.fm), i32(1), (row,), "full")]
+
+    def load_fragments(self, a: Fragments, b: Fragments, slot: Expr, kk: int) -> list[Stmt]:
+        """The fragments of atom ``kk`` of a step: one ldmatrix an atom of a, one for two neighbouring atoms of b."""
         leaf, lane = self.leaf, Var("lane")
         half = kk % a.shape[0]
         out: list[Stmt] = []
         (a_side, b_side), (a_tile, b_tile) = self.sides, self.tiles
+
+        def load(targets: tuple[Reg, ...], tile: SwizzledTile, place: tuple[str, int], trans: bool) -> LdMatrix:
+            pointer, constant = place
+            return LdMatrix(targets, pointer, add(mul(slot, i32(tile.elements)), i32(constant)), trans)
+
         row, col = matrix_rows(self.atom.layout("a"), lane, trans=not a_side.along_k)
+        row = add(Var("warp_m"), row)
         for i in range(leaf.fm):
-            at = self.matrix(a_side, a_tile, add(Var("warp_m"), row), col, i * self.atom.m, kk * self.atom.k, "fa")
-            target = a.at(half, i)
-            out.append(LdMatrix((target,), a_tile.name, add(slots[0].var, at), trans=not a_side.along_k))
+            place = self.matrix(a_side, a_tile, row, col, i * self.atom.m, kk * self.atom.k, "fa")
+            out.append(load((a.at(half, i),), a_tile, place, not a_side.along_k))
         row, col = matrix_rows(self.atom.layout("b"), lane, trans=not b_side.along_k)
         for j in range(0, leaf.fn, 2):
             pair = j + 1 < leaf.fn
@@ -333,15 +301,15 @@ class _Lowering(TileLowering):
             if pair:  # lanes 16 … 31 address the second atom
                 across = add(across, mul(floordiv(lane, i32(16)), i32(self.atom.n)))
             tag = "fb" if pair else "fs"
-            at = self.matrix(b_side, b_tile, across, row, j * self.atom.n, kk * self.atom.k, tag)
+            place = self.matrix(b_side, b_tile, across, row, j * self.atom.n, kk * self.atom.k, tag)
             targets = (b.at(half, j), b.at(half, j + 1)) if pair else (b.at(half, j),)
-            out.append(LdMatrix(targets, b_tile.name, add(slots[1].var, at), trans=not b_side.along_k))
+            out.append(load(targets, b_tile, place, not b_side.along_k))
         return out
 
     def matrix(
         self, side: Operand, tile: SwizzledTile, across: Expr, k: Expr, across_at: int, k_at: int, name: str
-    ) -> Expr:
-        """Offset in a slot of the matrix row that a lane addresses."""
+    ) -> tuple[str, int]:
+        """Where the matrix row that a lane addresses lies: see ``place``."""
         if side.along_k:
             return self.place(tile, across, k, across_at, k_at, name)
         return self.place(tile, k, across, k_at, across_at, name)
@@ -434,5 +402,117 @@ class _Lowering(TileLowering):
                 else:
                     stores = self.store(output.tensor, axes, let.var, point, guard)
                 block: list[Stmt] = [let, *stores]
-                out += [If(call("lt", Var("lane"), i32(total)), tuple(block))] if total < 32 else block
+                rest = call("lt", Var("lane"), i32(total - number))
+                out += [If(rest, tuple(block))] if number + 32 > total else block
         return out
+
+
+class _Filler:
+    """Emits the fills of one kernel: the copies of both operands' tiles for a step, each thread its parts."""
+
+    def __init__(self, lowering: _Lowering, env: dict[str, Expr], start: Expr, stop: Expr, steps: Expr) -> None:
+        self.low, self.leaf, self.env = lowering, lowering.leaf, env
+        self.start, self.stop, self.steps = start, stop, steps
+        self.views: list[Stmt] = []
+        self.opened: set[str] = set()
+        whole = isinstance(start, Const) and isinstance(stop, Const) and (stop.value - start.value) % self.leaf.k == 0
+        self.whole = whole
+
+    def fill(self, step: Expr, tag: str) -> tuple[list[Stmt], list[Stmt]]:
+        """(statements that begin the fill of ``step``, statements that end it). Beyond the last step, zeros.
+
+        Asynchronous copies have no second part. Synchronous ones load into registers first, and store at the end.
+        """
+        low = self.low
+        k_at = Let(f"k_at{tag}", mul(step, i32(self.leaf.k)))
+        begin: list[Stmt] = [k_at]
+        end: list[Stmt] = []
+        if self.whole:
+            inside: Expr | None = call("lt", step, self.steps)
+            k_left: Expr | None = None
+            if isinstance(inside, Const) and inside.value:
+                inside = None
+        else:
+            left = Let(f"k_left{tag}", sub(sub(self.stop, self.start), k_at.var))
+            begin.append(left)
+            inside, k_left = None, left.var
+        for side, tile in zip(low.sides, low.tiles, strict=True):
+            base = mul(low.slot(step), i32(tile.elements))
+            first, last = self.side(side, tile, base, k_at.var, inside, k_left, tag)
+            begin += first
+            end += last
+        return begin, end
+
+    def side(
+        self, side: Operand, tile: SwizzledTile, slot: Expr, k_at: Expr, inside: Expr | None, k_left: Expr | None,
+        tag: str,
+    ) -> tuple[list[Stmt], list[Stmt]]:  # fmt: skip
+        """One operand's tile. Elements beyond an edge become zero, the identity of the sum."""
+        low = self.low
+        origin, size = ("m0", self.leaf.block_m) if side.across is low.m else ("n0", self.leaf.block_n)
+        left = None
+        if not low.divides(side.across, size):
+            left = low.let(f"{tile.name}_left", sub(side.across.extent, Var(origin)))
+        begin: list[Stmt] = []
+        end: list[Stmt] = []
+        seen: dict[tuple[Expr, Expr], int] = {}
+        for number, part in enumerate(parts(tile, self.leaf.threads, side.lanes)):
+            group = seen.setdefault((part.row, part.col), len(seen))
+            row = low.let(f"{tile.name}_row{group}", part.row)
+            col = low.let(f"{tile.name}_col{group}", part.col)
+            across, k = (row, col) if side.along_k else (col, row)
+            across_at, k_part = (part.row_at, part.col_at) if side.along_k else (part.col_at, part.row_at)
+            self.open(side, f"{tile.name}{group}", add(Var(origin), across), add(self.start, k))
+            guard = inside
+            if left is not None:
+                guard = both(guard, call("lt", add(across, i32(across_at)), left))
+            if k_left is not None:
+                guard = both(guard, call("lt", add(k, i32(k_part)), k_left))
+            full = {**self.env, side.across.name: add(add(Var(origin), across), i32(across_at))}
+            full[low.k.name] = add(add(add(self.start, k_at), k), i32(k_part))
+            local: dict[str, Expr] = dict.fromkeys(self.env, i32(0))
+            local |= {side.across.name: i32(across_at), low.k.name: add(k_at, i32(k_part))}
+            pointer, constant = low.place(tile, row, col, part.row_at, part.col_at, f"{tile.name}_to{group}")
+            where = add(slot, i32(constant))
+            mine = None if part.whole else call("lt", TID, i32(part.total - part.number))
+            if self.leaf.transport == "sync":
+                guard = both(mine, guard)
+            first, last = self.copy(side, pointer, where, Point(full, local=local), guard, f"{tile.name}{tag}_{number}")
+            if mine is not None:  # a value is held by all threads, and stored by those that have a chunk
+                first, last = (first, [If(mine, tuple(last))]) if last else ([If(mine, tuple(first))], last)
+            begin += first
+            end += last
+        return begin, end
+
+    def open(self, side: Operand, tag: str, across: Expr, k: Expr) -> None:
+        """Pointers to the first element that a thread copies; later ones are read at constant distances from them."""
+        loads = [side.load] if side.load is not None else loads_of(side.factor)
+        block = {**self.env, side.across.name: across, self.low.k.name: k}
+        for number, load in enumerate(dict.fromkeys(loads)):
+            view = self.low.memory.view(f"p{tag}_{number}", load, block)
+            if view is not None and view.name not in self.opened:
+                self.opened.add(view.name)
+                self.views.append(view)
+
+    def copy(
+        self, side: Operand, pointer: str, where: Expr, point: Point, guard: Expr | None, tag: str
+    ) -> tuple[list[Stmt], list[Stmt]]:
+        """One vector from memory to the tile."""
+        memory = self.low.memory
+        if side.load is not None:
+            source = memory.mem(side.load, point, side.lanes)
+            offset = wide(source.offset) if memory.big else source.offset
+            if self.leaf.transport == "async":
+                return [Copy(pointer, where, source.buffer, offset, side.lanes, side.dtype, guard, "async")], []
+            value: Expr = Mem(source.buffer, offset, side.dtype, side.lanes, guard, 0, side.lanes > 1)
+        else:
+            at = point.guarded(guard)
+            if side.lanes > 1:
+                at = replace(at, axis=side.inner(self.low.k).name, lanes=side.lanes)
+            value = cast(memory.value(side.factor, at), DType.F32)
+            if guard is not None:
+                value = select(guard, value, Const(0.0, DType.F32))
+            # the lanes were chosen so that every vector of the factor's tensors is aligned
+            value = with_aligned(value, side.lanes, lambda _: True)
+        let = Let(f"v{tag}", value)
+        return [let], [Store(pointer, where, let.var, side.dtype, aligned=side.lanes > 1)]

@@ -94,7 +94,7 @@ def _async_aligned(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np
 @rule("ring_no_deeper_than_k")
 def _ring_depth(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
     # slots that no step ever fills cost shared memory and nothing else; two are always allowed
-    return (c["depth"] <= 2) | (c["depth"] <= _steps(p, c))
+    return (c["depth"] <= 2) | (c["depth"] - 1 <= _steps(p, c))
 
 
 @rule("tile_within_problem")
