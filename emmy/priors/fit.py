@@ -125,12 +125,12 @@ def _solve(
     gram = np.zeros((len(terms), len(terms)))
     moment = np.zeros(len(terms))
     for one in data:
-        x: NDArray[np.float64] = (design(one.features, terms) - means) / scales
-        y: NDArray[np.float64] = np.log(one.latency_us)
+        x = np.asarray((design(one.features, terms) - means) / scales, dtype=np.float64)
+        y = np.asarray(np.log(one.latency_us), dtype=np.float64)
         w = np.exp(-EMPHASIS * (y - y.min()))
         w /= w.sum()
-        x -= np.average(x, axis=0, weights=w)
-        y -= float(np.average(y, weights=w))
+        x = x - np.average(x, axis=0, weights=w)[None, :]
+        y = y - float(np.average(y, weights=w))
         gram += (x * w[:, None]).T @ x
         moment += (x * w[:, None]).T @ y
     count = len(data)

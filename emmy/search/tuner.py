@@ -19,6 +19,7 @@ from emmy.priors.base import Prior
 from emmy.schedule.knobs import KnobMap
 from emmy.schedule.space import Space, enumerate_space
 from emmy.search.policy import Search
+from emmy.search.realise import realise
 from emmy.search.recorder import Recorder, reply_of
 from emmy.search.structure import Cut, composed, cuts
 from emmy.search.variant import Variant, knobs_text
@@ -176,9 +177,7 @@ class Tuner:
         """Searches the region, and its cuts, to the end of patience. Equal regions are searched once."""
         key = region_key(region)
         if key in self.done:
-            return replace(
-                self.done[key], shape=shape, live=0, statuses={}, children=(), skipped="an equal kernel was tuned"
-            )
+            return self._twin(region, self.done[key], shape)
         started = perf_counter()
         self.recorder.region(region, shape)
         space = enumerate_space(region, self.caps, self.options.fast_math)
@@ -219,6 +218,24 @@ class Tuner:
         )
         self.done[key] = tuned_region
         return tuned_region
+
+    def _twin(self, region: Region, tuned: Tuned, shape: str) -> Tuned:
+        """The outcome of an equal region, lowered under this one's names."""
+        best = realise(region, self.caps, tuned.best.knobs) if tuned.best is not None else None
+        empty: dict[str, int] = {}
+        return replace(
+            tuned,
+            region=region,
+            shape=shape,
+            best=best,
+            live=0,
+            known=0,
+            statuses=empty,
+            children=(),
+            pruned=0,
+            seconds=0.0,
+            skipped="an equal kernel was tuned",
+        )
 
     def _search(
         self, region: Region, space: Space, shape: str, known: Mapping[str, Measurement], finished: int

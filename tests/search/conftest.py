@@ -1,7 +1,7 @@
 """A toy tier whose plans lower in microseconds, and a recording of every leaf of it: searches without a device."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from emmy.schedule.knobs import OFF, KnobMap, Reduce, ScalarTile, Split
 from emmy.schedule.tiers.base import Tier, product, rule
 from emmy.search import tuner as tuners
 from emmy.search.tuner import Progress, TuneOptions, Tuner
-from emmy.search.variant import knobs_text
 from emmy.store import Store as TuneStore
 
 CAPS = Capabilities(
@@ -140,39 +139,36 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Capabilities:
 def recording(toy: Capabilities, tmp_path: Path) -> Callable[..., Path]:
     """Records every leaf of regions as if swept: ``spread`` is the relative width of the quartiles."""
 
+    def row(variant: tuners.Variant, protocol: str, status: Status, us: float | None, spread: float) -> Measurement:
+        whole = (
+            region_key(variant.region),
+            toy.name,
+            toy.driver,
+            toy.compiler,
+            variant.region.name,
+            variant.text,
+            "std",
+        )
+        low, high = us and us * (1 - spread / 2), us and us * (1 + spread / 2)
+        build = ("O3", protocol, variant.digest, "recorded", status)
+        return Measurement(*whole, *build, median_us=us, low_us=low, high_us=high, samples=5)
+
     def record(
-        *regions: Region, spread: float = 0.0, fails: Callable[[KnobMap], Status | None] = lambda _: None
+        *regions: Region,
+        spread: float = 0.0,
+        fails: Callable[[KnobMap], Status | None] = lambda _: None,
+        also: Sequence[tuple[tuners.Variant, float]] = (),
     ) -> Path:
         source = TuneStore(tmp_path / "source" / "emmy.duckdb")
         rows = []
         for region in regions:
             space = spaces.enumerate_space(region, toy)
             for leaf in range(len(space)):
-                knobs = space.knobs(leaf)
-                variant = tuners.Variant(region, toy, knobs, space.lower(leaf))
-                status = fails(knobs) or Status.OK
-                us = latency_us(knobs) if status is Status.OK else None
-                for protocol in (SCREEN, CONFIRM):
-                    rows.append(
-                        Measurement(
-                            region_key(region),
-                            toy.name,
-                            toy.driver,
-                            toy.compiler,
-                            region.name,
-                            knobs_text(knobs),
-                            "std",
-                            "O3",
-                            protocol.label,
-                            variant.digest,
-                            "recorded",
-                            status,
-                            median_us=us,
-                            low_us=us and us * (1 - spread / 2),
-                            high_us=us and us * (1 + spread / 2),
-                            samples=5,
-                        )
-                    )
+                variant = tuners.Variant(region, toy, space.knobs(leaf), space.lower(leaf))
+                status = fails(variant.knobs) or Status.OK
+                us = latency_us(variant.knobs) if status is Status.OK else None
+                rows += [row(variant, protocol.label, status, us, spread) for protocol in (SCREEN, CONFIRM)]
+        rows += [row(v, protocol.label, Status.OK, us, spread) for v, us in also for protocol in (SCREEN, CONFIRM)]
         source.append(*rows)
         export(source, "recorded", tmp_path / "sweep.parquet")
         return tmp_path / "sweep.parquet"
