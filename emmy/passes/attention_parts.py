@@ -1,4 +1,4 @@
-"""Taking a fused attention apart: its scores, keys, values, mask bounds and epilogue. What the attention tier starts from.
+"""Taking a fused attention apart: scores, keys, values, mask bounds, epilogue. What the attention tier starts from.
 
 qk[outer, m, n]  = sum over d of q[outer, m, d] * k[outer, n, d]
 att[outer, m]    = online_attention over n of (x(qk, m, n), v[outer, n, c])      carries c

@@ -64,10 +64,15 @@ _ROWS = [
     Feature("l1_share", "share", "inner-loop working set of a thread over 32 KiB, at most 4"),
     Feature("page_stride", "0/1", "the inner loop strides by a page or more"),
     Feature("launches", "count", "launches of the plan"),
+    Feature("unit_stride", "share", "accesses whose neighbours lie beside each other in memory"),
+    Feature("gathers", "loads/access", "memory instructions an access of a vector takes"),
+    Feature("bytes_total", "bytes", "bytes that all passes of all blocks read and write", log=True),
+    Feature("row_setup", "share", "a row's fixed work over its memory accesses, at most 64", log=True),
     Feature("resident_blocks", "blocks", "blocks an SM holds at once", log=True),
     Feature("ring_bytes", "bytes", "bytes a block has in flight ahead of its arithmetic", log=True),
     Feature("async_copies", "0/1", "operands copied asynchronously to shared memory"),
     Feature("half_accumulate", "0/1", "products accumulated in float16, or operands rounded to tf32"),
+    Feature("fast_exp", "0/1", "the device's approximate exponential"),
 ]
 
 FEATURES: dict[str, Feature] = {row.name: row for row in _ROWS}

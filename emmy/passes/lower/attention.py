@@ -24,6 +24,7 @@ from emmy.ir.expr import (
     Lane,
     Load,
     Mem,
+    Pack,
     Splat,
     Var,
     add,
@@ -110,7 +111,7 @@ def pitches(leaf: AttentionLeaf, d: int) -> int:
 def shared_elements(leaf: AttentionLeaf, d: int, c: int) -> dict[str, int]:
     """float32 elements of each shared array of a leaf."""
     found = {"queries": d * leaf.rows, "weights": leaf.bk * leaf.rows}
-    if c != leaf.n * leaf.fp:
+    if c != leaf.n * leaf.fp or leaf.lanes > 1:
         found["result"] = c * leaf.rows
     if leaf.stage:
         found["keys"] = leaf.bk * pitches(leaf, d)
@@ -324,7 +325,7 @@ class _Lowering:
             body += self.barrier()
         body.append(RegArray("peak", DType.F32, (leaf.vectors,), leaf.lanes, init=float("-inf")))
         body += self.scores(first, count, edge)
-        body += self.rescale(first)
+        body += self.rescale()
         body += self.weights(count)
         body += self.barrier()
         body += self.accumulate(first, count)
@@ -427,9 +428,10 @@ class _Lowering:
         value = cast(self.memory.value(p.x if edge else p.inner, at, read), DType.F32)
         return Splat(value, leaf.lanes) if value.lanes < leaf.lanes else value
 
-    def rescale(self, first: Expr) -> list[Stmt]:
+    def rescale(self) -> list[Stmt]:
         """The new maximum and what the older part shrinks by."""
-        leaf, out = self.leaf, []
+        leaf = self.leaf
+        out: list[Stmt] = []
         regs = tuple(self.peak.at(i) for i in range(leaf.vectors))
         if leaf.n > 1:
             out += [Combine("max", (reg,), leaf.n, ("scratch",)) for reg in regs]
@@ -497,20 +499,47 @@ class _Lowering:
         out: list[Stmt] = []
         if leaf.n > 1:
             out += [Combine("sum", (self.total.at(i),), leaf.n, ("scratch",)) for i in range(leaf.vectors)]
+        last = len(self.p.epilogues) - 1
         for number, epilogue in enumerate(self.p.epilogues):
             if self.p.c.name in epilogue.axes:
-                out += self.column_loop(
-                    lambda column, j, n=number: [
-                        stmt for i in range(leaf.vectors) for stmt in self.write(n, i, j, self.across(column, j))
-                    ]
-                )
+                # one output may take the place of what it is computed from; the lanes of a row vector lie far apart
+                # in memory, so that they are turned into rows first
+                turned = leaf.lanes > 1 and number == last
+
+                def put(column: Expr, j: int, number: int = number, turned: bool = turned) -> list[Stmt]:
+                    at = self.across(column, j)
+                    return [x for i in range(leaf.vectors) for x in self.write(number, i, j, at, turned=turned)]
+
+                out += self.column_loop(put)
+                out += self.copy_result(number) if turned else []
             else:
                 once = None if leaf.n == 1 else call("eq", TX, i32(0))
                 out += [stmt for i in range(leaf.vectors) for stmt in self.write(number, i, 0, None, once)]
         return out
 
-    def write(self, number: int, i: int, j: int, column: Expr | None, once: Expr | None = None) -> list[Stmt]:
-        """Output ``number`` at row vector ``i`` and one column, lane by lane where rows are not neighbours in memory."""
+    def copy_result(self, number: int) -> list[Stmt]:
+        """Output ``number`` from ``result[column][row]`` to memory, row by row, whole vectors where they fit."""
+        p, leaf = self.p, self.leaf
+        epilogue = p.epilogues[number]
+        tensor = epilogue.output.tensor
+        index = tuple(Var(axis) for axis in epilogue.axes)
+        stride = tensor.element_strides()[epilogue.axes.index(p.c.name)]
+        width = leaf.lanes if is_const(stride, 1) and self.columns % leaf.lanes == 0 else 1
+        row, first = Var("rr"), Var("rc")
+        held = [Mem("result", add(mul(add(first, i32(k)), i32(leaf.rows)), row), DType.F32) for k in range(width)]
+        value: Expr = Pack(tuple(held)) if width > 1 else held[0]
+        place = {p.m.name: add(Var("m0"), row), p.c.name: first}
+        store = Store(tensor.name, self.memory.offset(tensor.name, index, place), value, tensor.dtype)
+        rows: Expr = i32(leaf.rows)
+        if not self.rows_divide():
+            rows = minimum(rows, sub(p.m.extent, Var("m0")))
+        columns = For("rc", i32(0), i32(self.columns), i32(width), (store,))
+        return [For("rr", i32(0), rows, i32(1), (columns,))]
+
+    def write(
+        self, number: int, i: int, j: int, column: Expr | None, once: Expr | None = None, turned: bool = False
+    ) -> list[Stmt]:
+        """Output ``number`` at row vector ``i`` and one column: lane by lane, or (``turned``) to ``result``."""
         p, leaf = self.p, self.leaf
         epilogue = p.epilogues[number]
         at = Point(self.point(row=self.row(i), c=column).env)
@@ -540,6 +569,9 @@ class _Lowering:
             value = Splat(value, leaf.lanes)
         let = Let(f"o{number}_{i}_{j}", value)
         out: list[Stmt] = [let]
+        if turned:
+            assert column is not None
+            return [let, self.keep("result", column, i, let.var)]
         tensor = epilogue.output.tensor
         index = tuple(Var(axis) for axis in epilogue.axes)
         for lane in range(leaf.lanes):

@@ -71,7 +71,7 @@ def _registers_fit(problem: Attention, caps: Capabilities, c: Columns) -> NDArra
 
 @rule("shared_memory_fits")
 def _smem_fits(problem: Attention, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    return _smem(problem, c) <= caps.smem_bytes
+    return _smem(problem, caps, c) <= caps.smem_bytes
 
 
 @rule("float32_values")
@@ -110,7 +110,7 @@ class AttentionTier(Tier):
                     bk=(16, 32, 64, 128),
                     stage=(0, 1),
                     fast=fast,
-                )  # fmt: skip
+                )
                 for n in (4, 8, 16, 32)
             ]
         )
@@ -134,7 +134,7 @@ class AttentionTier(Tier):
         qk, pv = tiles["qk"], tiles["pv"]
         if not isinstance(qk, ScalarTile) or not isinstance(pv, ScalarTile) or pv.k is None:
             raise Refused("attention_tiles", found=f"TILE@qk={qk}, TILE@pv={pv}",
-                          expected="scalar tiles, that of pv with the keys a block: n1x1/f4x16 and n1x1/f4x16/k64")  # fmt: skip
+                          expected="scalar tiles, pv's with keys a block: n1x1/f4x16, n1x1/f4x16/k64")  # fmt: skip
         if (qk.n, qk.m, qk.fm) != (pv.n, pv.m, pv.fm) or qk.k is not None:
             raise Refused("attention_tiles_agree", found=f"TILE@qk={qk}, TILE@pv={pv}",
                           expected="the same threads and rows, a k step for pv alone")  # fmt: skip
@@ -167,7 +167,7 @@ class AttentionTier(Tier):
         blocks = tiles * outer
         waves = blocks / caps.units
         registers = _registers(problem, caps, columns).astype(np.float64)
-        smem = _smem(problem, columns).astype(np.float64)
+        smem = _smem(problem, caps, columns).astype(np.float64)
         key_blocks = np.ceil(max(n, 1) * problem.visible / c["bk"])
         threaded = c["n"] * c["m"] > 1
         block_bytes = (rows * (d + columns_) + n * problem.visible * (d + columns_)) * 4
@@ -222,11 +222,12 @@ def _registers(problem: Attention, caps: Capabilities, c: Columns) -> NDArray[np
     return np.asarray(live + 4 * c["fm"] + c["fq"] + c["fp"] + 32, dtype=np.int64)
 
 
-def _smem(problem: Attention, c: Columns) -> NDArray[np.int64]:
+def _smem(problem: Attention, caps: Capabilities, c: Columns) -> NDArray[np.int64]:
     """Bytes of a leaf's shared arrays, all float32; see emmy.passes.lower.attention.shared_elements."""
     _, _, _, d, columns = problem.sizes
     rows, bk = (c["m"] * c["fm"]).astype(np.int64), c["bk"].astype(np.int64)
     elements = (d + bk) * rows
-    elements = elements + np.where(c["n"] * c["fp"] != columns, columns * rows, 0)
+    turned = (c["n"] * c["fp"] != columns) | (lanes_of(c["fm"], c["n"], caps) > 1)
+    elements = elements + np.where(turned, columns * rows, 0)
     elements = elements + np.where(c["stage"] == 1, bk * (d + 1 + columns), 0)
     return np.asarray(4 * (elements + np.where(c["n"] > 1, c["n"] * c["m"], 0)), dtype=np.int64)
