@@ -89,13 +89,11 @@ def _names(first: Comp, comp: Comp) -> dict[str, Expr]:
     """The axis of ``first`` that each axis of map ``comp`` stands for."""
     axes = (*first.axes, *first.carried)
     found: dict[str, Axis] = {}
-    for expr in comp.body:
-        for load in (
-            n for n in walk(expr) if isinstance(n, Load) and base(n.tensor) == first.name and comp is not first
-        ):
-            for index, axis in zip(load.index, axes, strict=False):
-                if not isinstance(index, Var) or found.setdefault(index.name, axis) != axis:
-                    raise Refused("epilogue_over_same_cells", found=f"{comp.name} reads {load.tensor} at other cells")
+    reads = [load for load in comp.loads() if base(load.tensor) == first.name] if comp is not first else []
+    for load in reads:
+        for index, axis in zip(load.index, axes, strict=False):
+            if not isinstance(index, Var) or found.setdefault(index.name, axis) != axis:
+                raise Refused("epilogue_over_same_cells", found=f"{comp.name} reads {load.tensor} at other cells")
     left = [axis for axis in axes if axis not in found.values()]
     for axis in comp.axes:
         if axis.name not in found:

@@ -115,9 +115,11 @@ class RowProblem:
 
     @cached_property
     def compute_bytes(self) -> int:
-        dtypes = [r.dtype.compute for r in self.program.reductions]
-        dtypes += [w.value.dtype.compute for w in (*self.program.writes, *self.program.row_writes)]
-        return max((d.nbytes for d in dtypes if d != DType.BOOL), default=4)
+        """Bytes of the widest value computed with; booleans are held as int32 masks."""
+        dtypes = [d for r in self.program.reductions for d in r.dtypes]
+        exprs = _step_exprs(self.online) + [w.value for w in self.program.row_writes]
+        dtypes += [n.dtype.compute for e in exprs for n in walk(e)]
+        return max((4 if d == DType.BOOL else d.nbytes for d in dtypes), default=4)
 
     @cached_property
     def storage_bytes(self) -> int:
@@ -330,7 +332,7 @@ class RowTier(Tier):
             threads: list[int] = [1]
             if problem.program.is_map:
                 rows += [128, 256, 512, 1024]
-            splits = (1, 2, 4, 8, 16)
+            splits: tuple[int, ...] = (1, 2, 4, 8, 16)
         else:
             rows = [1, 2, 4, 8, 16]
             threads = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
