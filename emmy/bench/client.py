@@ -221,6 +221,8 @@ def worker_environment(cache_dir: Path | None, threads: int) -> dict[str, str]:
 
     env = dict(os.environ)
     prepare_environment(None if cache_dir is None else str(cache_dir), env)
+    if cache_dir is not None:
+        env["EMMY_BINARIES"] = str(cache_dir / "cuda")
     # NumPy's own BLAS spins as well, and the comparisons of results are too short to gain by threads.
     env["OPENBLAS_NUM_THREADS"] = "1"
     env["OMP_NUM_THREADS"] = env["MKL_NUM_THREADS"] = str(threads)

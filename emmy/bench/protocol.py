@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from emmy.bench.artefact import Artefact
-from emmy.bench.client import Outcome, Worker
+from emmy.bench.client import DEADLINES_S, Outcome, Worker
 from emmy.bench.jobs import ReferenceSet, Reply, Row, TorchSource
 from emmy.bench.memory import need_memory
 from emmy.bench.records import CONFIRM, SCREEN, Status
 from emmy.bench.roofline import plausible
 from emmy.device.base import Capabilities
-from emmy.errors import OutOfMemory
+from emmy.device.binaries import BinaryCache, CompilePool
+from emmy.errors import CompileFailed, OutOfMemory
 
 PREHEAT_S = 0.2
 PROCESSES = 6
@@ -61,6 +62,7 @@ class Bench:
     _screen: Worker | None = None
     _confirm: list[Worker] = field(default_factory=list)
     _builders: list[Worker] = field(default_factory=list)
+    _compilers: CompilePool | None = None
 
     def __enter__(self) -> Bench:
         self.cache_dir.mkdir(parents=True, exist_ok=True)
@@ -71,6 +73,13 @@ class Bench:
         for worker in (*([self._screen] if self._screen else []), *self._confirm, *self._builders):
             worker.close()
         self._screen, self._confirm, self._builders = None, [], []
+        if self._compilers is not None:
+            self._compilers.close()
+
+    @property
+    def builders(self) -> int:
+        """Kernels that are compiled side by side."""
+        return min(self.caps.units, MAX_BUILDERS) if self.caps.kind == "cpu" else os.cpu_count() or 1
 
     @property
     def cache_dir(self) -> Path:
@@ -107,12 +116,16 @@ class Bench:
     def build_ahead(self, rows: Sequence[Row], reference_set: ReferenceSet) -> list[Reply]:
         """Qualifies rows on all cores at once, a process each; a later ``screen`` finds their binaries compiled.
 
-        For what is to be screened next. Nothing is timed meanwhile, since a compilation takes cores that the timing
-        needs; ``rough_us`` of these replies means little.
+        For what is to be screened next. On a CPU device nothing is timed meanwhile, since a compilation takes cores
+        that the timing needs; ``rough_us`` of these replies means little. For a GPU the compilations only begin here:
+        ``screen`` waits for the one it needs, and the GPU times while the others go on.
         """
+        if self.caps.language == "cuda":
+            self._compiling().request(job for row in rows for job in cuda_jobs(row.artefact, row.regime, self.caps))
+            return [Reply(Status.OK)] * len(rows)
         waiting = list(enumerate(rows))
         replies: list[Reply] = [Reply(Status.BENCH_FAIL, "not built")] * len(rows)
-        while len(self._builders) < min(self.caps.units, MAX_BUILDERS, len(rows)) - 1:
+        while len(self._builders) < min(self.builders, len(rows)) - 1:
             self._builders.append(Worker(self.device, self.cache_dir, threads=1))
 
         def drain(worker: Worker) -> None:
@@ -214,6 +227,12 @@ class Bench:
             need_memory(artefact, self.caps.memory_bytes)
         except OutOfMemory as error:
             return Reply(Status.BENCH_FAIL, str(error))
+        if self._compilers is not None:
+            try:
+                for compile_job in cuda_jobs(artefact, job["row"]["regime"], self.caps):
+                    self._compilers.wait(*compile_job, self.deadlines.get("compile", DEADLINES_S["compile"]))
+            except CompileFailed as error:
+                return Reply(Status.COMPILE_FAILED, str(error))
         with self._alone():
             return self._reply(self._worker().submit(job, self.deadlines), artefact)
 
@@ -227,6 +246,11 @@ class Bench:
             return reply
         reason = plausible(self.caps, artefact.flops, artefact.bytes_min, reply.median_us)
         return reply if reason is None else replace(reply, status=Status.IMPLAUSIBLE, error=reason)
+
+    def _compiling(self) -> CompilePool:
+        if self._compilers is None:
+            self._compilers = CompilePool(BinaryCache(self.cache_dir / "cuda"), self.builders)
+        return self._compilers
 
     def _worker(self) -> Worker:
         if self._screen is None:
@@ -243,3 +267,11 @@ class Bench:
             yield
         finally:
             os.close(handle)
+
+
+def cuda_jobs(artefact: Artefact, regime: str, caps: Capabilities) -> list[tuple[str, str, tuple[str, ...]]]:
+    """(source, architecture, options) of every kernel of an artefact, as the CUDA device compiles it."""
+    from emmy.device.cuda import compile_options
+
+    options = compile_options(artefact.options, regime)
+    return [(kernel.source, caps.arch, options) for kernel in artefact.kernels]

@@ -316,7 +316,12 @@ class Session:
         finally:
             for buffer in work.values():
                 self.device.free(buffer)
-        return with_samples(ready.reply, replace(samples, waited=watch.share()))
+        return self.with_clocks(with_samples(ready.reply, replace(samples, waited=watch.share())))
+
+    def with_clocks(self, reply: Reply) -> Reply:
+        """The reply with the device's clock and reasons for throttling, read right after the samples."""
+        clock, throttle = self.device.clocks()
+        return replace(reply, sm_clock_mhz=clock, throttle=throttle) if clock else reply
 
     def confirmed(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """Interleaved rounds over rows and a PyTorch reference; failures are replies of their row, the others go on."""
@@ -341,10 +346,10 @@ class Session:
                 replies[row.label] = self.failed(error)
         for source in sources:
             try:
-                from emmy.bench.torch_rows import TorchRow
+                from emmy.bench.torch_rows import torch_row
 
                 self.announce("reference")
-                program = TorchRow(source, refs, self.device.caps, protocol.cache)
+                program = torch_row(source, refs, self.device.caps, protocol.cache)
                 rough[source.label], error_rel = program.qualify(self.loaded)
                 timers[source.label] = program.sample
                 replies[source.label] = Reply(Status.OK, rough_us=rough[source.label] * 1e6, rel_error=error_rel)
@@ -356,7 +361,7 @@ class Session:
         waited = watch.share()
         for label, series in rounds.items():
             samples = Samples([s * 1e6 for s in series], False, waited)
-            replies[label] = with_samples(replies[label], samples)
+            replies[label] = self.with_clocks(with_samples(replies[label], samples))
         for buffer in owned:
             self.device.free(buffer)
         return {"replies": {k: r.to_json() for k, r in replies.items()}, "rounds": rounds, "repeats": repeats}

@@ -1,4 +1,4 @@
-"""A PyTorch program as a row of a comparison, on the CPU: same data, same rotation, same number of cores.
+"""A PyTorch program as a row of a comparison: same data, same rotation, same cores or the same GPU.
 
 Imported by the worker for a job with a reference in it, and nowhere else.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +39,9 @@ SETTLE_S = 0.005
 """Pause after a sample. An OpenMP pool spins about a millisecond for more work before it sleeps, on the cores that an
 OpenCL row is timed on next (2 cores of an AMD EPYC: the row's next 3 ms came out 10 to 30 % slower)."""
 
+GRAPH_LAUNCHES = 64
+"""Calls a CUDA graph holds at least, where as many are wanted: those of emmy's own rows."""
+
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
 
 
@@ -58,8 +62,15 @@ def load(source: str) -> Callable[..., Any]:
     return function
 
 
+def torch_row(source: TorchSource, refs: ReferenceSet, caps: Capabilities, cache: str) -> TorchRow:
+    """The program on the device that ``caps`` describes."""
+    return (CudaTorchRow if caps.language == "cuda" else TorchRow)(source, refs, caps, cache)
+
+
 class TorchRow:
-    """One program with tensors for every set of the rotation."""
+    """One program with tensors for every set of the rotation, on the CPU."""
+
+    place = "cpu"
 
     def __init__(self, source: TorchSource, refs: ReferenceSet, caps: Capabilities, cache: str) -> None:
         self.case = refs.cases[0]
@@ -68,7 +79,7 @@ class TorchRow:
         taken = [specs[name] for name in source.inputs] if source.inputs else list(self.case.inputs)
         images = [memory_image(generate(refs.seed, spec), spec.strides) for spec in taken]
         self.function = torch.compile(load(source.source)) if source.compile else load(source.source)
-        first = [tensor(image, spec) for image, spec in zip(images, taken, strict=True)]
+        first = [tensor(image, spec).to(self.place) for image, spec in zip(images, taken, strict=True)]
         with torch.inference_mode():
             outputs = _flat(self.function(*first))
         # An eager program allocates its outputs, so they rotate only as far as the allocator does; the inputs' share is
@@ -78,7 +89,7 @@ class TorchRow:
         count = rotation_sets(each, caps.llc_bytes, caps.memory_bytes, cache)
         self.sets = [first]
         for _ in range(count - 1):
-            self.sets.append([tensor(image, spec) for image, spec in zip(images, taken, strict=True)])
+            self.sets.append([kept.clone() for kept in first])
         self.outputs = outputs
 
     def qualify(self, loaded: Callable[[str], np.ndarray]) -> tuple[float, float | None]:
@@ -89,7 +100,8 @@ class TorchRow:
         worst: float | None = None
         for name, out in zip(self.case.outputs, self.outputs, strict=False):
             dtype = _NAMES[out.dtype]
-            stored = out.contiguous().view(torch.int16).numpy().view(np.uint16) if dtype == "bf16" else out.numpy()
+            host = out.contiguous().cpu()
+            stored = host.view(torch.int16).numpy().view(np.uint16) if dtype == "bf16" else host.numpy()
             reference = loaded(self.case.outputs[name])
             if stored.size != reference.size:
                 raise LaunchFailed(f"reference output {name} has {stored.size} elements, expected {reference.size}")
@@ -114,6 +126,49 @@ class TorchRow:
             seconds = time.perf_counter() - started
         time.sleep(SETTLE_S)
         return seconds
+
+
+class CudaTorchRow(TorchRow):
+    """The program on the current GPU, in CUDA graphs like emmy's own rows. float32 stays float32 (no tf32)."""
+
+    place = "cuda"
+
+    def __init__(self, source: TorchSource, refs: ReferenceSet, caps: Capabilities, cache: str) -> None:
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        super().__init__(source, refs, caps, cache)
+
+    def sample(self, repeats: int, first: int) -> float:
+        """Seconds for ``repeats`` calls, by events around graph replays; a graph holds whole turns over the sets."""
+        count = len(self.sets)
+        held = count * max(1, -(-min(repeats, GRAPH_LAUNCHES) // count)) if repeats >= count else repeats
+        graph = self.graphs.get(held) or self.captured(held)
+        replays = max(1, round(repeats / held))
+        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        for _ in range(replays):
+            graph.replay()
+        stop.record()
+        stop.synchronize()
+        return start.elapsed_time(stop) * 1e-3 * repeats / (held * replays)
+
+    def captured(self, held: int) -> torch.cuda.CUDAGraph:
+        """``held`` calls in one graph. As many outputs stay alive as there are sets, so that they rotate as well."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.inference_mode(), torch.cuda.stream(stream):
+            for turn in range(3):
+                self.function(*self.sets[turn % len(self.sets)])
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        alive: deque[Any] = deque(maxlen=len(self.sets))
+        with torch.inference_mode(), torch.cuda.graph(graph):
+            for turn in range(held):
+                alive.append(self.function(*self.sets[turn % len(self.sets)]))
+        self.graphs[held] = graph
+        torch.cuda.synchronize()
+        return graph
 
 
 def _flat(result: Any) -> list[torch.Tensor]:

@@ -126,4 +126,7 @@ class Device(Protocol):
     def sample(self, bounds: Sequence[Any], repeats: int, first: int = 0) -> float:
         """Seconds for ``repeats`` executions that rotate over ``bounds`` from ``first`` on, submitted as one queue."""
 
+    def clocks(self) -> tuple[int, str]:
+        """(clock of the multiprocessors in MHz, reasons for throttling); (0, "") where neither can be read."""
+
     def close(self) -> None: ...

@@ -93,7 +93,7 @@ class CudaDevice:
         self.caps = describe(cupy)
         self.binaries = BinaryCache(cache_folder())
         self.graphs: dict[tuple[int, ...], Any] = {}
-        self.clocks = Clocks()
+        self.meter = Clocks()
 
     # -- compile ---------------------------------------------------------------------------------------------------
 
@@ -282,6 +282,9 @@ class CudaDevice:
             # the bounds are kept with their graph, so that an id is never reused while the graph lives
             self.graphs[key] = (graph, tuple(bounds))
         return self.graphs[key][0]
+
+    def clocks(self) -> tuple[int, str]:
+        return self.meter.read()
 
     def close(self) -> None:
         self.graphs.clear()

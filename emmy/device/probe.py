@@ -87,6 +87,18 @@ def opencl_capabilities(work_dir: Path) -> Capabilities:
     return capabilities
 
 
+def cuda_capabilities() -> Capabilities:
+    """Capabilities of the first CUDA GPU, asked for in a process of its own: this one gets no context.
+
+    Raises MissingPrerequisite: no driver, a driver older than the runtime, no GPU, no CuPy, no NVRTC.
+    """
+    answer = _ask([sys.executable, "-m", "emmy.device.probe", "cuda"], dict(os.environ), "the CUDA device")
+    if isinstance(answer, Capabilities):
+        return answer
+    raise MissingPrerequisite(f"the CUDA device cannot be used ({answer[0]})", found=answer[1],
+                              hint="nvidia-smi tells whether the driver works")  # fmt: skip
+
+
 def run_probe(cache_dir: Path, env: dict[str, str] | None = None) -> Capabilities:
     """Probes in a subprocess. Raises MissingPrerequisite."""
     from emmy.device.opencl import prepare_environment
@@ -94,26 +106,31 @@ def run_probe(cache_dir: Path, env: dict[str, str] | None = None) -> Capabilitie
     environ = dict(os.environ) if env is None else dict(env)
     cache_dir.mkdir(parents=True, exist_ok=True)
     prepare_environment(str(cache_dir), environ)
-    command = [sys.executable, "-m", "emmy.device.probe"]
+    answer = _ask([sys.executable, "-m", "emmy.device.probe"], environ, "the OpenCL device")
+    if isinstance(answer, Capabilities):
+        return answer
+    ended, words = answer
+    missing = [tool for tool in ("cc", "ld") if shutil.which(tool, path=environ.get("PATH")) is None]
+    cause = f"no {' and no '.join(missing)} on the PATH" if missing else words
+    raise MissingPrerequisite(f"the OpenCL device cannot compile ({ended})", found=cause, hint=_INSTALL)
+
+
+def _ask(command: list[str], environ: dict[str, str], what: str) -> Capabilities | tuple[str, str]:
+    """The probe process's capabilities, or how it ended and its last words. Raises what the probe itself found."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, env=environ, check=False)
     except subprocess.TimeoutExpired:
         raise MissingPrerequisite(
-            "the OpenCL device does not answer",
-            found=f"no end after {DEADLINE_S:g} s",
-            hint="is the machine overloaded?",
+            f"{what} does not answer", found=f"no end after {DEADLINE_S:g} s", hint="is the machine overloaded?"
         ) from None
     for line in reversed(done.stdout.splitlines()):
         if line.startswith('{"capabilities"'):
             return Capabilities.from_dict(json.loads(line)["capabilities"])
         if line.startswith('{"missing"'):
-            answer = json.loads(line)
-            raise MissingPrerequisite(answer["missing"], hint=answer["hint"])
-    words = " | ".join((done.stderr or done.stdout).strip().splitlines()[-4:])
-    ended = f"exit code {done.returncode}" if done.returncode >= 0 else f"signal {-done.returncode}"
-    missing = [tool for tool in ("cc", "ld") if shutil.which(tool, path=environ.get("PATH")) is None]
-    cause = f"no {' and no '.join(missing)} on the PATH" if missing else words or "no message"
-    raise MissingPrerequisite(f"the OpenCL device cannot compile ({ended})", found=cause, hint=_INSTALL)
+            told = json.loads(line)
+            raise MissingPrerequisite(told["missing"], hint=told["hint"])
+    words = " | ".join((done.stderr or done.stdout).strip().splitlines()[-4:]) or "no message"
+    return f"exit code {done.returncode}" if done.returncode >= 0 else f"signal {-done.returncode}", words
 
 
 def _key() -> str:
@@ -210,9 +227,15 @@ def measure(device: Any) -> Capabilities:
 
 def main() -> None:
     try:
-        from emmy.device.opencl import OpenCLDevice
+        if sys.argv[1:] == ["cuda"]:
+            from emmy.device.cuda import CudaDevice
 
-        answer: dict[str, Any] = {"capabilities": measure(OpenCLDevice()).to_dict()}
+            caps = CudaDevice().caps
+        else:
+            from emmy.device.opencl import OpenCLDevice
+
+            caps = measure(OpenCLDevice())
+        answer: dict[str, Any] = {"capabilities": caps.to_dict()}
     except MissingPrerequisite as error:
         answer = {"missing": error.message, "hint": error.hint or ""}
     # PoCL's compiler may print; the answer is the last line that looks like one.

@@ -9,12 +9,9 @@ from pathlib import Path
 from emmy.config import default_work_dir
 from emmy.device.base import Capabilities, Device
 from emmy.device.cuda_targets import TARGETS, cuda_target
-from emmy.errors import InputError, MissingPrerequisite
+from emmy.errors import InputError
 
 NAMES = ("auto", "cuda", "opencl")
-
-_NO_CUDA = "kernels cannot be run on a CUDA GPU yet"
-_NO_CUDA_HINT = "compile for one with --target, or choose --device opencl"
 
 
 def capabilities(name: str | None = None, work_dir: Path | None = None) -> Capabilities:
@@ -28,7 +25,9 @@ def capabilities(name: str | None = None, work_dir: Path | None = None) -> Capab
     if name in TARGETS:
         return cuda_target(name)
     if name == "cuda":
-        raise MissingPrerequisite(_NO_CUDA, hint=_NO_CUDA_HINT)
+        from emmy.device.probe import cuda_capabilities
+
+        return cuda_capabilities()
     from emmy.device.probe import opencl_capabilities
 
     return opencl_capabilities(work_dir or default_work_dir())
@@ -62,5 +61,7 @@ def open_device(name: str) -> Device:
 
         return OpenCLDevice()
     if name == "cuda":
-        raise MissingPrerequisite(_NO_CUDA, hint=_NO_CUDA_HINT)
+        from emmy.device.cuda import CudaDevice
+
+        return CudaDevice()
     raise InputError("device", found=repr(name), expected="opencl or cuda")

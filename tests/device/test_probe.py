@@ -100,9 +100,10 @@ def test_auto_prefers_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert registry.resolve("auto") == "cuda"
 
 
-def test_opening_cuda_is_refused_clearly() -> None:
-    with pytest.raises(MissingPrerequisite, match="--device opencl"):
-        registry.open_device("cuda")
+@pytest.mark.skipif(registry.has_cuda_gpu(), reason="there is a GPU")
+def test_no_gpu_is_said_clearly() -> None:
+    with pytest.raises(MissingPrerequisite, match="nvidia-smi|NVIDIA driver|CuPy"):
+        registry.capabilities("cuda")
 
 
 @pytest.mark.parametrize(("stdout", "code", "there"), [("GPU 0: X (UUID: 1)\n", 0, True), ("No devices\n", 6, False)])
