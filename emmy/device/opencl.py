@@ -55,9 +55,9 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class OpenCLExecutable:
-    """A built program. Kernel objects are made anew for each binding, since they hold their arguments."""
+    """Built programs by kernel name. Kernel objects are made anew for each binding, since they hold their arguments."""
 
-    program: Any
+    programs: Mapping[str, Any]
     blocks: Mapping[str, tuple[int, int]]
     scalars: Mapping[str, tuple[str, ...]]
     report: BuildReport
@@ -99,14 +99,12 @@ class OpenCLDevice:
                     found=f"{kernel.block[0]}x{kernel.block[1]}", expected=f"at most {self.caps.max_threads} threads",
                 )  # fmt: skip
         started = time.perf_counter()
-        source = "\n".join(kernel.source for kernel in artefact.kernels)
         options = [*artefact.options, *_REGIME_OPTIONS[regime]]
-        try:
-            program = self.cl.Program(self.context, source).build(options)
-        except self.cl.Error as error:
-            log = str(error)
-            raise CompileFailed(f"{artefact.name} does not compile: {_first_error(log)}", log=log) from None
-        log = str(program.get_build_info(self.device, self.cl.program_build_info.LOG) or "").strip()
+        # A program a kernel: each source brings the helper functions that it uses.
+        programs = {kernel.name: self._build(artefact.name, kernel.source, options) for kernel in artefact.kernels}
+        info = self.cl.program_build_info.LOG
+        logs = [str(program.get_build_info(self.device, info) or "").strip() for program in programs.values()]
+        log = "\n".join(filter(None, logs))
         report = BuildReport(
             time.perf_counter() - started,
             log,
@@ -114,11 +112,18 @@ class OpenCLDevice:
             warnings=tuple(line for line in log.splitlines() if "warning:" in line)[:8],
         )
         return OpenCLExecutable(
-            program,
+            programs,
             {k.name: k.block for k in artefact.kernels},
             {k.name: tuple("" if kind == "buffer" else dtype for _, kind, dtype in k.args) for k in artefact.kernels},
             report,
         )
+
+    def _build(self, name: str, source: str, options: list[str]) -> Any:
+        try:
+            return self.cl.Program(self.context, source).build(options)
+        except self.cl.Error as error:
+            log = str(error)
+            raise CompileFailed(f"{name} does not compile: {_first_error(log)}", log=log) from None
 
     def alloc(self, nbytes: int) -> Buffer:
         if nbytes == 0:
@@ -177,7 +182,7 @@ class OpenCLDevice:
             if 0 in step.grid:
                 continue
             try:
-                kernel = self.cl.Kernel(executable.program, step.kernel)
+                kernel = self.cl.Kernel(executable.programs[step.kernel], step.kernel)
                 scalars = executable.scalars[step.kernel]
                 for index, (name, dtype) in enumerate(zip(step.bindings, scalars, strict=True)):
                     if dtype:
