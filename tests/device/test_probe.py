@@ -102,7 +102,7 @@ def test_auto_prefers_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(registry.has_cuda_gpu(), reason="there is a GPU")
 def test_no_gpu_is_said_clearly() -> None:
-    with pytest.raises(MissingPrerequisite, match="nvidia-smi|NVIDIA driver|CuPy"):
+    with pytest.raises(MissingPrerequisite, match=r"nvidia-smi|NVIDIA driver|CuPy"):
         registry.capabilities("cuda")
 
 
