@@ -110,6 +110,17 @@ struct alignas(sizeof(T) * N) vec {
 };"""
 
 
+_LOAD_IF = """template <typename V>
+static __device__ __forceinline__ V emmy_load_if(bool guard, const void* from) {
+    struct alignas(sizeof(V)) words {
+        unsigned w[sizeof(V) / 4];
+    } r = {};
+    if (guard) r = *static_cast<const words*>(from);
+    return reinterpret_cast<const V&>(r);
+}"""
+"""A vector or zeros. In words: the compiler takes a choice between vectors of 16-bit elements apart into elements."""
+
+
 class CudaPrinter(Printer):
     templates = TEMPLATES
     value_types = VALUE_TYPES
@@ -284,6 +295,10 @@ class CudaPrinter(Printer):
             text = f"*reinterpret_cast<const {kind}*>({self.address(node.buffer, node.offset)})"
         if node.guard is None:
             return text
+        if node.lanes > 1 and node.fill == 0 and node.lanes * node.dtype.nbytes % 4 == 0:
+            self.helper("emmy_load_if", lambda: _LOAD_IF)
+            kind = self.vec_type(node.dtype, node.lanes)
+            return f"emmy_load_if<{kind}>({self.expr(node.guard)}, {self.address(node.buffer, node.offset)})"
         return f"({self.expr(node.guard)} ? {text} : {self.constant(node.fill, node.dtype, node.lanes)})"
 
     def loaded(self, text: str, dtype: DType) -> str:

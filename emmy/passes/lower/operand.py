@@ -18,7 +18,7 @@ from emmy.ir.expr import Call, Const, Expr, Load, add, floordiv, i32, is_const, 
 from emmy.ir.fragment import Swizzle
 from emmy.ir.kernel import TID, Shared
 from emmy.ir.nest import Axis
-from emmy.passes.lower.access import Memory, affine, flat_offset
+from emmy.passes.lower.access import Memory, affine, flat_offset, upper_bound
 from emmy.passes.lower.tile import loads_of, vector_fits
 
 HALVES = (DType.F16, DType.BF16)
@@ -126,13 +126,11 @@ class SwizzledTile:
 
     def at(self, row: Expr, col: Expr) -> Expr:
         """Element offset of (row, col)."""
-        inside = self.swizzle.element(add(mul(row, i32(self.span)), self._within(col)), self.dtype.nbytes)
-        if self.span == self.cols:
-            return inside
-        return add(mul(floordiv(col, i32(self.span)), i32(self.rows * self.span)), inside)
-
-    def _within(self, col: Expr) -> Expr:
-        return col if self.span == self.cols else mod(col, i32(self.span))
+        most = upper_bound(col, {})
+        first = self.span == self.cols or (most is not None and most < self.span)
+        within = col if first else mod(col, i32(self.span))
+        inside = self.swizzle.element(add(mul(row, i32(self.span)), within), self.dtype.nbytes)
+        return inside if first else add(mul(floordiv(col, i32(self.span)), i32(self.rows * self.span)), inside)
 
 
 def operand_tile(name: str, dtype: DType, rows: int, cols: int) -> SwizzledTile:

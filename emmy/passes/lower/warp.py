@@ -147,8 +147,7 @@ class _Lowering(TileLowering):
         )
         self.acc = Fragments("acc", leaf.atom, "c", (leaf.fm, leaf.fn), 0.0)
         self.lets: dict[str, Let] = {}
-        self.pointers: list[Stmt] = []
-        self.placed: set[str] = set()
+        self.pointers: dict[str, View] = {}
 
     def final_shape(self) -> tuple[int, int]:
         return FINAL_THREADS, 4 if self.divides(self.n, 4) else 1
@@ -160,11 +159,6 @@ class _Lowering(TileLowering):
         body: list[Stmt] = []
         env = self.block_env(body)
         start, stop = self.k_range(body)
-        warp = Let("warp", floordiv(TID, i32(32)))
-        body += [Let("lane", mod(TID, i32(32))), warp]
-        body.append(Let("warp_m", mul(mod(warp.var, i32(leaf.wm)), i32(leaf.warp_m))))
-        body.append(Let("warp_n", mul(floordiv(warp.var, i32(leaf.wm)), i32(leaf.warp_n))))
-        body.append(self.acc)
         body += self.main_loop(env, start, stop)
         shared = [tile.shared(leaf.depth) for tile in self.tiles]
         reads = self.operand_reads()
@@ -221,16 +215,20 @@ class _Lowering(TileLowering):
         commit: list[Stmt] = [CopyCommit()] if leaf.transport == "async" else []
         wait: list[Stmt] = [CopyWait(max(leaf.depth - 2, 0))] if leaf.transport == "async" else []
         wait.append(Barrier())
-        out: list[Stmt] = []
+        first: list[Stmt] = []
         for number in range(leaf.depth - 1):
             begin, end = filler.fill(i32(number), f"_{number}")
-            out += [*begin, *end, *commit]
+            first += [*begin, *end, *commit]
+        begin, end = filler.fill(add(step, i32(leaf.depth - 1)), "")
+        # the first copies are on their way before anything that only the products need is computed
+        copying = [*self.lets.values(), *filler.views, *self.pointers.values(), *first]
+        self.pointers = {}
+        entry: list[Stmt] = []
         body: list[Stmt] = []
         if ahead:
-            out += [*wait, *self.load_fragments(a, b, i32(0), 0)]
+            entry = [*wait, *self.load_fragments(a, b, i32(0), 0)]
         elif leaf.depth > 1:
             body += [*wait, *self.load_fragments(a, b, self.slot(step), 0)]
-        begin, end = filler.fill(add(step, i32(leaf.depth - 1)), "")
         if leaf.depth == 1:
             early, late = ([], begin) if leaf.transport == "async" else (begin, [])
             body += [*early, Barrier(), *late, *end, *commit, *wait, *self.load_fragments(a, b, self.slot(step), 0)]
@@ -250,7 +248,15 @@ class _Lowering(TileLowering):
         loop = For("step", i32(0), count, i32(1), tuple(body))
         # no copy outlives the loop: those in flight are zeros beyond the last step
         done: list[Stmt] = [CopyWait(0)] if leaf.transport == "async" and leaf.depth > (2 if ahead else 1) else []
-        return [*defined, *self.lets.values(), *filler.views, *self.pointers, a, b, *out, loop, *done]
+        warp = Let("warp", floordiv(TID, i32(32)))
+        place: list[Stmt] = [
+            Let("lane", mod(TID, i32(32))),
+            warp,
+            Let("warp_m", mul(mod(warp.var, i32(leaf.wm)), i32(leaf.warp_m))),
+            Let("warp_n", mul(floordiv(warp.var, i32(leaf.wm)), i32(leaf.warp_n))),
+            *self.pointers.values(),
+        ]
+        return [*defined, *copying, *place, self.acc, a, b, *entry, loop, *done]
 
     def slot(self, step: Expr) -> Expr:
         """Number of the slot that holds ``step``."""
@@ -263,10 +269,9 @@ class _Lowering(TileLowering):
         """
         row_low, col_low = row_at % 8, col_at % tile.span
         label = f"{name}_{row_low}_{col_low}"
-        if label not in self.placed:
-            self.placed.add(label)
+        if label not in self.pointers:
             at = tile.at(add(row, i32(row_low)), add(col, i32(col_low)))
-            self.pointers.append(View(label, tile.name, cast(at, DType.I64), tile.dtype))
+            self.pointers[label] = View(label, tile.name, cast(at, DType.I64), tile.dtype)
         return label, (row_at - row_low) * tile.span + (col_at - col_low) * tile.rows
 
     # ---------------------------------------------------------------------------------------------- products
@@ -472,14 +477,16 @@ class _Filler:
             full[low.k.name] = add(add(add(self.start, k_at), k), i32(k_part))
             local: dict[str, Expr] = dict.fromkeys(self.env, i32(0))
             local |= {side.across.name: i32(across_at), low.k.name: add(k_at, i32(k_part))}
-            pointer, constant = low.place(tile, row, col, part.row_at, part.col_at, f"{tile.name}_to{group}")
+            pointer, constant = low.place(tile, part.row, part.col, part.row_at, part.col_at, f"{tile.name}_to{group}")
             where = add(slot, i32(constant))
             mine = None if part.whole else call("lt", TID, i32(part.total - part.number))
             if self.leaf.transport == "sync":
                 guard = both(mine, guard)
             first, last = self.copy(side, pointer, where, Point(full, local=local), guard, f"{tile.name}{tag}_{number}")
-            if mine is not None:  # a value is held by all threads, and stored by those that have a chunk
-                first, last = (first, [If(mine, tuple(last))]) if last else ([If(mine, tuple(first))], last)
+            if mine is not None and last:  # a value is held by all threads, and stored by those that have a chunk
+                last = [If(mine, tuple(last))]
+            elif mine is not None:
+                first = [If(mine, tuple(first))]
             begin += first
             end += last
         return begin, end

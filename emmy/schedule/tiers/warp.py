@@ -119,8 +119,8 @@ def _split_within(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.
 
 @rule("split_fills_the_device")
 def _split_fills(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # a split buys blocks with traffic: it is not offered where whole tiles already make two waves
-    return (c["split"] == 1) | (_tiles(p, c) < 2 * caps.units)
+    # a split buys blocks with traffic: it is not offered beyond three blocks a multiprocessor
+    return (c["split"] == 1) | (_tiles(p, c) * c["split"] <= 3 * caps.units)
 
 
 @rule("atomics_need_plain_f32_sum")
@@ -136,13 +136,19 @@ def _group(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
     return (c["group"] == 0) | (c["group"] * block_m < 2 * p.sizes[1])
 
 
+@rule("group_orders_waves")
+def _group_waves(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # the order of the blocks matters where they do not all run at once
+    return (c["group"] == 0) | (_tiles(p, c) > caps.units)
+
+
 class WarpTier(Tier):
     """Contractions on warps' matrix atoms; knobs TILE, REDUCE, STAGE and RASTER."""
 
     name: ClassVar[str] = "warp"
     rules: ClassVar[tuple[Rule, ...]] = (
         _atom, _one_k, _threads_fit, _accumulators_fit, _registers_fit, _smem_fits, _transport_offered, _async_aligned,
-        _ring_depth, _tile_within, _split_within, _split_fills, _atomics, _group,
+        _ring_depth, _tile_within, _split_within, _split_fills, _atomics, _group, _group_waves,
     )  # fmt: skip
 
     def match(self, region: Region, caps: Capabilities) -> WarpProblem:
@@ -163,8 +169,8 @@ class WarpTier(Tier):
             rings += [(depth, TRANSPORTS.index("async")) for depth in (2, 3, 4, 6)]
         parts = [
             product(
-                atom=atoms, wm=(wm,), wn=(wn,), fm=(1, 2, 4), fn=(1, 2, 4, 8), k=(1, 2, 4), depth=(depth,),
-                transport=(transport,), split=(1, 2, 4, 8), atomic=(0, 1), group=(0, 4, 8, 16),
+                atom=atoms, wm=(wm,), wn=(wn,), fm=(1, 2, 4), fn=(2, 4, 8), k=(2, 4, 8), depth=(depth,),
+                transport=(transport,), split=(1, 2, 3, 4, 8), atomic=(0, 1), group=(0, 4, 8, 16),
             )
             for wm, wn in WARPS
             for depth, transport in rings
