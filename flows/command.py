@@ -124,7 +124,7 @@ def _sweep(
     for text in closing(result, clock(time.monotonic() - reporter.started)):
         reporter.line(text)
     if failed is not None:
-        _say(f"error: {failed}")
+        _say(f"error: {len(result['failed'])} shapes failed; run it again to try those once more")
     return FAILED if failed is not None or result["rows_failed"] else 0
 
 

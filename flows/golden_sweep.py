@@ -50,8 +50,8 @@ def golden_sweep(
     with sweep_lock(plan.work.folder), open_session(plan.work, plan.thresholds) as session:
         result = run_steps(plan, session, clean, apply, plans_dir or str(config.plans_dir()))
     if result["failed"]:
-        names = ", ".join(result["failed"])
-        raise Incomplete(f"{len(result['failed'])} of {len(plan.lanes)} shapes failed: {names}", result)
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in result["failed"].items())
+        raise Incomplete(f"{len(result['failed'])} of {len(plan.lanes)} shapes failed: {reasons}", result)
     return result
 
 
