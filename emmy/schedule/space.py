@@ -167,8 +167,9 @@ def tiers() -> tuple[Tier, ...]:
     from emmy.schedule.tiers.cell import CellTier
     from emmy.schedule.tiers.row import RowTier
     from emmy.schedule.tiers.scalar import ScalarTier
+    from emmy.schedule.tiers.warp import WarpTier
 
-    return (ScalarTier(), RowTier(), AttentionTier(), CellTier())
+    return (ScalarTier(), WarpTier(), RowTier(), AttentionTier(), CellTier())
 
 
 def enumerate_space(region: Region, caps: Capabilities, fast_math: bool = False) -> Space:
