@@ -183,6 +183,9 @@ class Tuner:
         space = enumerate_space(region, self.caps, self.options.fast_math)
         known = self.recorder.known(key)
         finished = self.recorder.finished(key)
+        if not any(row.ok for row in known.values()):
+            # Nothing ran: what stopped it (a missing linker, a full disk) may be gone, and a retry is to try again.
+            known, finished = {}, 0
         search, variants = self._search(region, space, shape, known, finished)
         if finished and not self._still_holds(search, variants, known):
             search, variants = self._search(region, space, shape, {}, 0)

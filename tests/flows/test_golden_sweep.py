@@ -138,6 +138,7 @@ def test_clean_starts_a_cold_sweep(bench: ModelBench) -> None:
 
 
 def test_a_retry_runs_only_the_shape_that_failed_and_keeps_its_sweep(bench: ModelBench) -> None:
+    """Every variant of a shape fails to compile, as without a linker; then the linker is there."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterStateName
     from prefect.client.schemas.sorting import FlowRunSort
