@@ -160,7 +160,8 @@ def _attention(region: Region, pv: Comp, by_name: dict[str, Comp]) -> Region | N
     if len(row.reduce) != 1 or not _same(expand(row.body[0], by_name), env, expand(found.x, by_name), pv):
         return None
     found = replace(found, x=expand(found.x, by_name, reaching(region, is_contraction)))
-    scores = [by_name[base(load.tensor)] for load in _loads(found.x) if base(load.tensor) in by_name]
+    read = [by_name[base(load.tensor)] for load in _loads(found.x) if base(load.tensor) in by_name]
+    scores = [comp for comp in read if not comp.is_map]
     if not scores or not all(is_contraction(score) for score in scores) or len({s.name for s in scores}) != 1:
         return None
     if carried[0].name in free_vars(found.x):

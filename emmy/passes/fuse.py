@@ -8,7 +8,8 @@ or that are better kept than repeated. What fuses into what:
   together;
 - into a contraction only a map of inputs that costs next to nothing for each product (a cast, a scale, an addition):
   a norm or an activation there would be repeated once per column of the result;
-- a map of a contraction's result only into one map over the same axes, so that it stays that kernel's epilogue.
+- a map that alone reads a contraction's result, cell for cell, only into one map over the same axes: it stays that
+  kernel's epilogue, and the result itself is never stored.
 
 A map is fused into all of its readers or into none. What is not fused here is never fused later; what is fused can be
 declined (emmy.passes.cut).
@@ -24,7 +25,7 @@ from emmy.ir.nest import Comp, Region
 from emmy.passes.attention import fuse_attention, fuse_softmax
 from emmy.passes.canonical import canonical
 from emmy.passes.rewrite import base, inline, live, scope, uses
-from emmy.passes.roles import cost, is_contraction, is_heavy
+from emmy.passes.roles import cost, is_attention, is_contraction, is_heavy
 
 PROLOGUE_COST = 4.0
 """Multiply-adds a map may cost where a contraction evaluates it for each product."""
@@ -84,12 +85,19 @@ class Facts:
         price = cost(comp.body[0])
         times = sum(len(set(_loads_of(reader, comp.name))) for reader in readers)
         sources = self.producers(comp)
-        if any(is_heavy(source) for source in sources):
+        if any(self._closes(comp, source) for source in sources):
             same = _cell_for_cell(comp, readers[0])
             return not is_output and len(readers) == 1 and times == 1 and readers[0].is_map and same
+        sources = [source for source in sources if not is_heavy(source)]  # read from memory, as an input is
         if times + is_output > 1 and not self._may_repeat(comp, readers, price * (times + is_output - 1)):
             return False
         return all(self._into(comp, reader, sources, price) for reader in readers)
+
+    def _closes(self, comp: Comp, source: Comp) -> bool:
+        """Whether map ``comp`` can take the place of the contraction ``source`` in memory: nothing else reads it."""
+        if not is_heavy(source) or self.readers[source.name] != [comp.name]:
+            return False
+        return is_attention(source) or _cell_for_cell(source, comp)
 
     def _may_repeat(self, comp: Comp, readers: list[Comp], price: float) -> bool:
         if price <= PROLOGUE_COST:

@@ -1,0 +1,70 @@
+"""Whole layers as programs of regions."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from emmy.frontend.trace import trace
+from emmy.ir.nest import Program, verify
+from emmy.passes.partition import partition
+from emmy.passes.roles import is_attention, is_contraction
+from emmy.passes.split import operations
+from emmy.target import Target, TargetKind
+from tests.passes.programs import BERT, CASES, QWEN3, assert_same, bert_layer, case, qwen3_layer, traced
+
+SEVERAL = {"silu_matmul": 2, "matmul_softmax": 2, "norm_linear": 2}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_partition_equals_oracle(name: str) -> None:
+    region = case(name)
+    program = partition(region)
+    assert len(program.regions) == SEVERAL.get(name, 1)
+    assert_same(region, program)
+
+
+def anchors(program: Program) -> list[int]:
+    """Contractions a region; the scores of an attention are one, its values none."""
+    return [sum(1 for comp in region.comps if is_contraction(comp)) for region in program.regions]
+
+
+@pytest.mark.parametrize(
+    ("layer", "shapes", "most"), [(bert_layer, BERT, 9), (qwen3_layer, QWEN3, 14)], ids=["bert", "qwen3"]
+)
+def test_layer(layer: object, shapes: tuple[object, ...], most: int) -> None:
+    region = traced(layer, *shapes)  # type: ignore[arg-type]
+    program = partition(region, "layer")
+    for part in program.regions:
+        verify(part)
+    assert max(anchors(program)) == 1
+    assert sum(1 for part in program.regions if any(map(is_attention, part.comps))) == 1
+    assert len(program.regions) <= most
+    assert program.inputs == region.inputs
+    assert_same(region, program)
+
+
+def test_bert_layer_is_nine_kernels() -> None:
+    program = partition(traced(bert_layer, *BERT))
+    assert [operations(part) for part in program.regions] == [
+        "linear", "linear", "linear", "sdpa_attention", "linear_add", "layer_norm", "linear_gelu", "linear_add",
+        "layer_norm",
+    ]  # fmt: skip
+    assert all(re.fullmatch(r"k_\w+_[0-9a-f]{6}", part.name) for part in program.regions)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "quick.matmul.256", "quick.matmul.256.dynM", "quick.softmax.1024x4096", "quick.rms_norm.1024x4096",
+        "quick.rms_norm.512x1024.dynM", "quick.reduce.1024x4096", "quick.pointwise.1024x4096",
+        "quick.attention.b1h4s256d64.causal", "attention.b1h16s512d128.causal.fp16.dynM", "softmax.512x4096.fp16.dynM",
+    ],
+)  # fmt: skip
+def test_golden_shape_is_one_region(name: str) -> None:
+    program = partition(trace(Target(TargetKind.GOLDEN, name)).region)
+    assert len(program.regions) == 1
+    (region,) = program.regions
+    verify(region)
+    assert [symbol.name for symbol in region.symbols] == [symbol.name for symbol in program.symbols]
