@@ -291,7 +291,8 @@ class Tuner:
         row = known.get(knobs_text(knobs))
         try:
             variant = Variant(region, self.caps, knobs, space.lower(leaf))
-            same = row is not None and row.plan_digest == variant.digest
+            digest = variant.digest  # prints the kernels: whatever is wrong with them shows here
+            same = row is not None and row.plan_digest == digest
         except Exception as error:
             # A leaf that does not lower is a row like any other: the search goes on, the fault stays on record.
             return _Drawn(leaf, knobs, None, row, Reply(Status.INVALID, _one_line(error)))
