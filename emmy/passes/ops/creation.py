@@ -36,12 +36,13 @@ def _scalar_tensor(b: Builder, s: Any, **_: Any) -> Val:
 
 
 def _arange(b: Builder, end: Any, start: Any = 0, step: Any = 1, **_: Any) -> Val:
-    kind = b.out.dtype.compute
+    out = b.out  # of this node: the elements are asked for while later ones are lowered
+    kind = out.dtype.compute
 
     def value(item: Any) -> Expr:
         return cast(item, kind) if isinstance(item, Expr) else const(item, kind)
 
-    return Val(b.out.shape, b.out.dtype, lambda c: rounded(value(start) + cast(c[0], kind) * value(step), b.out.dtype))
+    return Val(out.shape, out.dtype, lambda c: rounded(value(start) + cast(c[0], kind) * value(step), out.dtype))
 
 
 def _eye(b: Builder, **_: Any) -> Val:
