@@ -238,8 +238,8 @@ def test_float16_accumulators() -> None:
     check(product(40, 72, 64), "a:mma_m16n8k16_f16_f16/w2x2/f1x2/k2,STAGE=d2/async", loose=16)
 
 
-@pytest.mark.parametrize("cols", [8, 16, 24, 32, 48, 64, 96, 128, 192, 256])
-@pytest.mark.parametrize("rows", [16, 32, 64])
+@pytest.mark.parametrize("cols", [8, 16, 24, 32, 48, 64, 96, 128])
+@pytest.mark.parametrize("rows", [16, 32])
 def test_tiles_have_no_bank_conflicts(rows: int, cols: int) -> None:
     """ldmatrix reads eight rows of one chunk, a copy writes eight chunks: each eight different groups of four banks."""
     tile = operand_tile("t", DType.F16, rows, cols)
@@ -248,7 +248,7 @@ def test_tiles_have_no_bank_conflicts(rows: int, cols: int) -> None:
     for first in range(0, rows, 8):
         for col in range(0, cols, 8):
             assert len({places[first + r, col] // 8 % 8 for r in range(8)}) == 8
-    for threads in (64, 128, 256):
+    for threads in (64, 128):
         for part in parts(tile, threads, 8):
             at = [(evaluate_int(part.row, {"tid": t}) + part.row_at, evaluate_int(part.col, {"tid": t}) + part.col_at)
                   for t in range(threads) if part.number + t < part.total]  # fmt: skip

@@ -8,7 +8,7 @@ fragments are loaded one atom ahead of the products that use them. Everything th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from emmy.ir.dtype import DType
 from emmy.ir.expr import (
@@ -29,17 +29,17 @@ from emmy.ir.expr import (
     i32,
     mod,
     mul,
-    select,
     sub,
 )
 from emmy.ir.fragment import ATOMS, Atom, Fragments, LdMatrix, Mma, matrix_rows
 from emmy.ir.kernel import TID, Atomic, Barrier, For, If, Kernel, Let, Stmt, Store, View
-from emmy.ir.pipeline import Copy, CopyCommit, CopyWait
+from emmy.ir.pipeline import CopyCommit, CopyWait
 from emmy.ir.plan import Plan
 from emmy.passes.contraction import Contraction
-from emmy.passes.lower.access import Memory, Point, wide
-from emmy.passes.lower.operand import Operand, SwizzledTile, operand, operand_tile, parts, result_tile
-from emmy.passes.lower.tile import TileLowering, loads_of, vector_fits, with_aligned
+from emmy.passes.lower.access import Memory, Point
+from emmy.passes.lower.fill import Filler
+from emmy.passes.lower.operand import Operand, SwizzledTile, operand, operand_tile, result_tile
+from emmy.passes.lower.tile import TileLowering, loads_of, vector_fits
 
 Writer = Callable[[Expr, Point, Expr | None], list[Stmt]]
 
@@ -49,7 +49,10 @@ FINAL_THREADS = 128
 
 @dataclass(frozen=True, slots=True)
 class WarpLeaf:
-    """The parameters of one warp leaf: warps wm × wn, atoms a warp fm × fn, ``steps`` atoms a k step, ring, splits."""
+    """The parameters of one warp leaf: warps wm × wn, atoms a warp fm × fn, ``steps`` atoms a k step, ring, splits.
+
+    min_blocks: blocks that a multiprocessor is to hold (a bound on registers); follows from the others.
+    """
 
     atom: str
     wm: int
@@ -62,6 +65,7 @@ class WarpLeaf:
     split: int = 1
     atomic: bool = False
     group: int = 0
+    min_blocks: int = 0
 
     @property
     def shape(self) -> Atom:
@@ -141,13 +145,18 @@ class _Lowering(TileLowering):
         super().__init__(problem, leaf, name)
         self.leaf, self.atom = leaf, leaf.shape
         self.sides = operands(problem)
-        self.tiles = tuple(
-            operand_tile(label, side.dtype, *((size, leaf.k) if side.along_k else (leaf.k, size)))
-            for label, side, size in zip(("as", "bs"), self.sides, (leaf.block_m, leaf.block_n), strict=True)
+        self.tiles = (
+            self.operand_tile("as", self.sides[0], leaf.block_m),
+            self.operand_tile("bs", self.sides[1], leaf.block_n),
         )
         self.acc = Fragments("acc", leaf.atom, "c", (leaf.fm, leaf.fn), 0.0)
         self.lets: dict[str, Let] = {}
         self.pointers: dict[str, View] = {}
+
+    def operand_tile(self, name: str, side: Operand, size: int) -> SwizzledTile:
+        """The tile of ``size`` rows or columns and a k step, contiguous the way the operand is."""
+        rows, cols = (size, self.leaf.k) if side.along_k else (self.leaf.k, size)
+        return operand_tile(name, side.dtype, rows, cols)
 
     def final_shape(self) -> tuple[int, int]:
         return FINAL_THREADS, 4 if self.divides(self.n, 4) else 1
@@ -181,7 +190,8 @@ class _Lowering(TileLowering):
                 shared.append(tile.shared(2 * leaf.wm * leaf.wn))
                 body += self.turned(tile, env)
         names = tuple(dict.fromkeys(reads))
-        return Kernel(self.name, self.params(names, tuple(writes)), (leaf.threads, 1), tuple(body), tuple(shared))
+        params = self.params(names, tuple(writes))
+        return Kernel(self.name, params, (leaf.threads, 1), tuple(body), tuple(shared), leaf.min_blocks)
 
     def let(self, name: str, value: Expr) -> Expr:
         """``value`` by a name that is bound before the loop."""
@@ -206,7 +216,7 @@ class _Lowering(TileLowering):
         self.memory.views.clear()
         steps = Let("steps", ceil_div(sub(stop, start), leaf.k))
         count = steps.value if isinstance(steps.value, Const) else steps.var
-        filler = _Filler(self, env, start, stop, count)
+        filler = Filler(self, env, start, stop, count)
         step = Var("step")
         halves = 2 if leaf.steps > 1 else 1
         a = Fragments("a_frag", leaf.atom, "a", (halves, leaf.fm))
@@ -385,15 +395,22 @@ class _Lowering(TileLowering):
         output, expr, axes = self.p.epilogue[0]
         cells = self.accumulators()
         per_row = leaf.warp_n // lanes
+        # within eight columns the pattern leaves a pair where it is: other columns are an exclusive or away
+        start = Let("turn_at", tile.at(self.atom.c.row(Var("lane"), 0), self.atom.c.col(Var("lane"), 0)))
+        out.append(start)
         for i in range(leaf.fm):
             half = i32(i % 2 * tile.elements)
-            for at, _, value, row, col in cells:
+            for at, j, value, row, col in cells:
                 if at != i:
                     continue
+                below = self.atom.m // 2 if row != self.atom.c.row(Var("lane"), 0) else 0
+                panel, inside = divmod(j * self.atom.n, tile.span)
+                place = add(call("bitxor", start.var, i32(inside)), half)
+                place = add(place, i32(panel * tile.rows * tile.span + below * tile.span))
                 if not late:
                     point, _ = self.cell(env, add(row, i32(i * self.atom.m)), col, 2)
                     value = cast(self.epilogue_value(expr, value, point), output.tensor.dtype.compute)
-                out.append(Store("mine", add(half, tile.at(row, col)), value, tile.dtype, aligned=True))
+                out.append(Store("mine", place, value, tile.dtype, aligned=True))
             out.append(Barrier("warp"))
             total = self.atom.m * per_row
             for number in range(0, total, 32):
@@ -410,116 +427,3 @@ class _Lowering(TileLowering):
                 rest = call("lt", Var("lane"), i32(total - number))
                 out += [If(rest, tuple(block))] if number + 32 > total else block
         return out
-
-
-class _Filler:
-    """Emits the fills of one kernel: the copies of both operands' tiles for a step, each thread its parts."""
-
-    def __init__(self, lowering: _Lowering, env: dict[str, Expr], start: Expr, stop: Expr, steps: Expr) -> None:
-        self.low, self.leaf, self.env = lowering, lowering.leaf, env
-        self.start, self.stop, self.steps = start, stop, steps
-        self.views: list[Stmt] = []
-        self.opened: set[str] = set()
-        whole = isinstance(start, Const) and isinstance(stop, Const) and (stop.value - start.value) % self.leaf.k == 0
-        self.whole = whole
-
-    def fill(self, step: Expr, tag: str) -> tuple[list[Stmt], list[Stmt]]:
-        """(statements that begin the fill of ``step``, statements that end it). Beyond the last step, zeros.
-
-        Asynchronous copies have no second part. Synchronous ones load into registers first, and store at the end.
-        """
-        low = self.low
-        k_at = Let(f"k_at{tag}", mul(step, i32(self.leaf.k)))
-        begin: list[Stmt] = [k_at]
-        end: list[Stmt] = []
-        if self.whole:
-            inside: Expr | None = call("lt", step, self.steps)
-            k_left: Expr | None = None
-            if isinstance(inside, Const) and inside.value:
-                inside = None
-        else:
-            left = Let(f"k_left{tag}", sub(sub(self.stop, self.start), k_at.var))
-            begin.append(left)
-            inside, k_left = None, left.var
-        for side, tile in zip(low.sides, low.tiles, strict=True):
-            base = mul(low.slot(step), i32(tile.elements))
-            first, last = self.side(side, tile, base, k_at.var, inside, k_left, tag)
-            begin += first
-            end += last
-        return begin, end
-
-    def side(
-        self, side: Operand, tile: SwizzledTile, slot: Expr, k_at: Expr, inside: Expr | None, k_left: Expr | None,
-        tag: str,
-    ) -> tuple[list[Stmt], list[Stmt]]:  # fmt: skip
-        """One operand's tile. Elements beyond an edge become zero, the identity of the sum."""
-        low = self.low
-        origin, size = ("m0", self.leaf.block_m) if side.across is low.m else ("n0", self.leaf.block_n)
-        left = None
-        if not low.divides(side.across, size):
-            left = low.let(f"{tile.name}_left", sub(side.across.extent, Var(origin)))
-        begin: list[Stmt] = []
-        end: list[Stmt] = []
-        seen: dict[tuple[Expr, Expr], int] = {}
-        for number, part in enumerate(parts(tile, self.leaf.threads, side.lanes)):
-            group = seen.setdefault((part.row, part.col), len(seen))
-            row = low.let(f"{tile.name}_row{group}", part.row)
-            col = low.let(f"{tile.name}_col{group}", part.col)
-            across, k = (row, col) if side.along_k else (col, row)
-            across_at, k_part = (part.row_at, part.col_at) if side.along_k else (part.col_at, part.row_at)
-            self.open(side, f"{tile.name}{group}", add(Var(origin), across), add(self.start, k))
-            guard = inside
-            if left is not None:
-                guard = both(guard, call("lt", add(across, i32(across_at)), left))
-            if k_left is not None:
-                guard = both(guard, call("lt", add(k, i32(k_part)), k_left))
-            full = {**self.env, side.across.name: add(add(Var(origin), across), i32(across_at))}
-            full[low.k.name] = add(add(add(self.start, k_at), k), i32(k_part))
-            local: dict[str, Expr] = dict.fromkeys(self.env, i32(0))
-            local |= {side.across.name: i32(across_at), low.k.name: add(k_at, i32(k_part))}
-            pointer, constant = low.place(tile, part.row, part.col, part.row_at, part.col_at, f"{tile.name}_to{group}")
-            where = add(slot, i32(constant))
-            mine = None if part.whole else call("lt", TID, i32(part.total - part.number))
-            if self.leaf.transport == "sync":
-                guard = both(mine, guard)
-            first, last = self.copy(side, pointer, where, Point(full, local=local), guard, f"{tile.name}{tag}_{number}")
-            if mine is not None and last:  # a value is held by all threads, and stored by those that have a chunk
-                last = [If(mine, tuple(last))]
-            elif mine is not None:
-                first = [If(mine, tuple(first))]
-            begin += first
-            end += last
-        return begin, end
-
-    def open(self, side: Operand, tag: str, across: Expr, k: Expr) -> None:
-        """Pointers to the first element that a thread copies; later ones are read at constant distances from them."""
-        loads = [side.load] if side.load is not None else loads_of(side.factor)
-        block = {**self.env, side.across.name: across, self.low.k.name: k}
-        for number, load in enumerate(dict.fromkeys(loads)):
-            view = self.low.memory.view(f"p{tag}_{number}", load, block)
-            if view is not None and view.name not in self.opened:
-                self.opened.add(view.name)
-                self.views.append(view)
-
-    def copy(
-        self, side: Operand, pointer: str, where: Expr, point: Point, guard: Expr | None, tag: str
-    ) -> tuple[list[Stmt], list[Stmt]]:
-        """One vector from memory to the tile."""
-        memory = self.low.memory
-        if side.load is not None:
-            source = memory.mem(side.load, point, side.lanes)
-            offset = wide(source.offset) if memory.big else source.offset
-            if self.leaf.transport == "async":
-                return [Copy(pointer, where, source.buffer, offset, side.lanes, side.dtype, guard, "async")], []
-            value: Expr = Mem(source.buffer, offset, side.dtype, side.lanes, guard, 0, side.lanes > 1)
-        else:
-            at = point.guarded(guard)
-            if side.lanes > 1:
-                at = replace(at, axis=side.inner(self.low.k).name, lanes=side.lanes)
-            value = cast(memory.value(side.factor, at), DType.F32)
-            if guard is not None:
-                value = select(guard, value, Const(0.0, DType.F32))
-            # the lanes were chosen so that every vector of the factor's tensors is aligned
-            value = with_aligned(value, side.lanes, lambda _: True)
-        let = Let(f"v{tag}", value)
-        return [let], [Store(pointer, where, let.var, side.dtype, aligned=side.lanes > 1)]

@@ -278,7 +278,7 @@ class WarpTier(Tier):
         v = {name: int(column[0]) for name, column in columns.items()}
         leaf = WarpLeaf(
             MMA[v["atom"]], v["wm"], v["wn"], v["fm"], v["fn"], v["k"], v["depth"], TRANSPORTS[v["transport"]],
-            v["split"], bool(v["atomic"]), v["group"],
+            v["split"], bool(v["atomic"]), v["group"], _min_blocks(problem, caps, columns),
         )  # fmt: skip
         knobs = str(self.knobs(problem, columns, 0))
         return lower_warp(problem.contraction, leaf, problem.contraction.region.name, knobs)
@@ -313,10 +313,20 @@ def _accumulators(c: Columns) -> NDArray[np.int64]:
 
 
 def _registers(p: WarpProblem, c: Columns) -> NDArray[np.int64]:
-    """32-bit registers a thread needs: accumulators, fragments (of two atoms where the step has several), addresses."""
+    """32-bit registers a thread needs: accumulators, fragments (of two atoms where a step has several), addresses, and
+    with synchronous fills what it holds of the next step."""
     fragments = (4 * c["fm"] + 2 * c["fn"]) * np.where(c["k"] > 1, 2, 1)
     addresses = 24 + 2 * c["k"] + c["fn"] // 2
-    return _accumulators(c) + np.asarray(fragments + addresses, dtype=np.int64)
+    held = np.where(c["transport"] == TRANSPORTS.index("sync"), _slot_bytes(c) // (4 * _threads(c)), 0)
+    return _accumulators(c) + np.asarray(fragments + addresses + held, dtype=np.int64)
+
+
+def _min_blocks(p: WarpProblem, caps: Capabilities, c: Columns) -> int:
+    """Two where a multiprocessor holds two blocks by all estimates, so that the compiler keeps it so; else 0."""
+    threads = int(_threads(c)[0])
+    registers = int(_registers(p, c)[0]) * threads * 2 <= SM_REGISTERS
+    smem = (int(_smem(p, c)[0]) + 1024) * 2 <= caps.smem_bytes + 1024
+    return 2 if registers and smem and threads * 2 <= SM_THREADS else 0
 
 
 def _slot_bytes(c: Columns) -> NDArray[np.int64]:
