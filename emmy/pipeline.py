@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from emmy.config import Settings
 from emmy.device.base import Capabilities
-from emmy.errors import InputError
+from emmy.errors import InputError, OutOfMemory
+from emmy.ir.expr import evaluate_int
 from emmy.ir.nest import Program, Region
 from emmy.priors.base import Prior
 from emmy.search.pick import Picker
@@ -65,6 +66,21 @@ def open_job(target: Target) -> Job:
     program = partition(traced.region)
     name = golden.name if golden else program.regions[0].name if len(program.regions) == 1 else traced.graph.name
     return Job(name, target, traced, program, golden)
+
+
+def check_memory(job: Job, caps: Capabilities) -> None:
+    """Raises OutOfMemory, naming the largest tensors, where inputs and outputs alone do not fit on the device."""
+    region = job.traced.region
+    hints = region.hints()
+    tensors = (*region.inputs, *(out.tensor for out in region.outputs))
+    sizes = {t.name: evaluate_int(t.elements(), hints) * t.dtype.nbytes for t in tensors}
+    if sum(sizes.values()) > caps.memory_bytes:
+        largest = sorted(sizes, key=lambda name: -sizes[name])[:4]
+        raise OutOfMemory(
+            f"{job.name} does not fit on {caps.name}: " + ", ".join(f"{n} {sizes[n] / 2**30:.2f} GiB" for n in largest),
+            found=f"{sum(sizes.values()) / 2**30:.2f} GiB",
+            expected=f"at most {caps.memory_bytes / 2**30:.2f} GiB",
+        )
 
 
 def golden_targets(caps: Capabilities, groups: Sequence[str] = (), kernel: str | None = None) -> tuple[Target, ...]:

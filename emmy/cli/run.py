@@ -39,7 +39,7 @@ def command(
 
     from emmy.cli.benching import bench_one, check_one
     from emmy.cli.tuning import dump
-    from emmy.pipeline import open_job, open_workspace
+    from emmy.pipeline import check_memory, open_job, open_workspace
     from emmy.schedule.pins import environment_pin, flag_pins
 
     pin, pins = environment_pin(settings), flag_pins(ab, settings)
@@ -47,6 +47,7 @@ def command(
     if profile:
         raise InputError("--profile", found=f"the device {work.caps.name}", expected="a CUDA GPU, where ncu can count")
     job = open_job(target)
+    check_memory(job, work.caps)
     if settings.dump_dir is not None:
         dump(work, job, settings.dump_dir, lambda text: click.echo(text, err=True))
     sweep = work.sweep()

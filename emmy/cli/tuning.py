@@ -13,7 +13,7 @@ import click
 
 from emmy.errors import EmmyError, InputError, MissingPrerequisite, StoreError
 from emmy.evaluate.table import number
-from emmy.pipeline import Job, Workspace, open_job
+from emmy.pipeline import Job, Workspace, check_memory, open_job
 from emmy.search.tuner import Progress, Tuned
 from emmy.search.variant import label_of
 from emmy.target import Target
@@ -66,6 +66,8 @@ def run_tune(work: Workspace, targets: Sequence[Target], *, clean: bool = False,
     """Tunes the targets into one sweep. Returns the exit code: 1 when a row or a target failed."""
     started = time.perf_counter()
     jobs = [open_job(targets[0])] if len(targets) == 1 else []
+    for job in jobs:
+        check_memory(job, work.caps)
     work.folder.mkdir(parents=True, exist_ok=True)
     sweep = work.sweep(clean)
     tuned: list[Tuned] = []
@@ -83,6 +85,7 @@ def run_tune(work: Workspace, targets: Sequence[Target], *, clean: bool = False,
             head = f"[{place}/{len(targets)}] "
             try:
                 job = jobs[0] if jobs else open_job(target)
+                check_memory(job, work.caps)
                 for region in job.regions:
                     one = tuner.tune(region, job.name if job.shape else "")
                     tuned.append(one)
@@ -94,9 +97,13 @@ def run_tune(work: Workspace, targets: Sequence[Target], *, clean: bool = False,
                     raise
                 broken.append(target.value)
                 log.line(f"{head}{target.value}: {_reason()}")
-            except EmmyError:
+            except Exception as error:
+                # One shape that cannot be compiled must not lose the others; a fault of emmy's own is named as one.
+                if len(targets) == 1 and not isinstance(error, EmmyError):
+                    raise
                 broken.append(target.value)
-                log.line(f"{head}{target.value}: {_reason()}")
+                kind = "" if isinstance(error, EmmyError) else f"internal error: {type(error).__name__}: "
+                log.line(f"{head}{target.value}: {kind}{_reason()}")
             head = " " * len(head)
         work.store.fold()
         ok, failed = sum(t.ok for t in tuned), sum(t.failed for t in tuned)
