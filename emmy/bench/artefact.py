@@ -11,8 +11,10 @@ from typing import Any
 
 from emmy.bench.records import digest
 from emmy.ir.expr import evaluate_int
-from emmy.ir.kernel import BufferParam
+from emmy.ir.fragment import Mma
+from emmy.ir.kernel import BufferParam, statements
 from emmy.ir.nest import Tensor
+from emmy.ir.pipeline import Wgmma
 from emmy.ir.plan import Launch, Memset, Plan
 
 
@@ -61,7 +63,8 @@ class Case:
 class Artefact:
     """A printed plan. ``cases[0]`` is the benched size; the others are checked for correctness only.
 
-    flops, bytes_min: arithmetic and the fewest bytes moved at the benched size, for the roofline check.
+    flops, bytes_min: arithmetic and the fewest bytes moved at the benched size, for the roofline check; ``tensor``: its
+    peak is that of matrix atoms.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Artefact:
     flops: int
     bytes_min: int
     deterministic: bool = True
+    tensor: bool = False
 
     @property
     def plan_digest(self) -> str:
@@ -99,6 +103,7 @@ class Artefact:
             data["flops"],
             data["bytes_min"],
             data["deterministic"],
+            data["tensor"],
         )
 
 
@@ -139,7 +144,10 @@ def build_artefact(
     sizes = ({s.name: s.hint for s in plan.symbols}, *extra_sizes)
     cases = tuple(_case_at(plan, values) for values in sizes)
     flops, bytes_min = plan.flops, plan.bytes_min
-    return Artefact(plan.name, language, options, tuple(kernels.values()), cases, flops, bytes_min, plan.deterministic)
+    tensor = any(isinstance(s, Mma | Wgmma) for launch in plan.launches for s in statements(launch.kernel.body))
+    return Artefact(
+        plan.name, language, options, tuple(kernels.values()), cases, flops, bytes_min, plan.deterministic, tensor
+    )
 
 
 def _tensor_at(tensor: Tensor, role: str, values: Mapping[str, int]) -> BufferSpec:

@@ -244,7 +244,7 @@ class Bench:
     def _judged(self, reply: Reply, artefact: Artefact) -> Reply:
         if not reply.ok or reply.median_us is None:
             return reply
-        reason = plausible(self.caps, artefact.flops, artefact.bytes_min, reply.median_us)
+        reason = plausible(self.caps, artefact.flops, artefact.bytes_min, reply.median_us, artefact.tensor)
         return reply if reason is None else replace(reply, status=Status.IMPLAUSIBLE, error=reason)
 
     def _compiling(self) -> CompilePool:

@@ -8,16 +8,16 @@ SLACK = 1.3
 """Peaks are measured: on a busy machine they come out low (2 cores of an AMD EPYC: 191 of 230 GFLOP/s)."""
 
 
-def plausible(caps: Capabilities, flops: int, bytes_min: int, median_us: float, peak_flops: float = 0.0) -> str | None:
+def plausible(caps: Capabilities, flops: int, bytes_min: int, median_us: float, tensor: bool = False) -> str | None:
     """None for a latency the device can reach, else the reason why it cannot.
 
-    flops and bytes_min as in the plan; ``peak_flops`` overrides the device's for a tier with a peak of its own (tensor
-    atoms). Memory traffic is judged by the fastest cache a problem can live in, since a warm one need not leave it.
+    flops and bytes_min as in the plan; ``tensor``: the arithmetic is done by matrix atoms. Memory traffic is judged by
+    the fastest cache a problem can live in, since a warm one need not leave it.
     """
     seconds = median_us * 1e-6
     if seconds <= 0:
         return f"{median_us:g} us is no latency"
-    limit = (peak_flops or caps.peak_flops) * SLACK
+    limit = (caps.tensor_flops if tensor else caps.peak_flops) * SLACK
     if limit > 0 and flops / seconds > limit:
         return (f"{flops / seconds / 1e9:.1f} GFLOP/s in {median_us:.2f} us, "
                 f"but {caps.name} does at most {limit / SLACK / 1e9:.1f}")  # fmt: skip

@@ -27,7 +27,8 @@ class Capabilities:
     vector_bits: width of the widest vector value worth printing (a CPU's SIMD width; 128 on a GPU).
     registers: 32-bit registers a thread (GPU), or vector registers (CPU).
     warp: lanes that run in step (1 on a CPU). llc_bytes: last-level cache.
-    peak_flops: float32 multiply-adds counted as two, a second; peak_bytes: memory bandwidth, bytes a second; 0 unknown.
+    peak_flops: float32 multiply-adds counted as two, a second; tensor_flops: the same of dense 16-bit matrix atoms;
+    peak_bytes: memory bandwidth, bytes a second; 0 unknown.
     cache_bytes_s: bandwidth of the fastest cache a whole problem can live in, bytes a second; 0 unknown.
     atoms: names of the warp and warpgroup atoms. transports: ring transports (``sync``, ``async``, ``tma``).
     fp64, atomics_f32: whether the device has them.
@@ -49,6 +50,7 @@ class Capabilities:
     memory_bytes: int
     peak_flops: float = 0.0
     peak_bytes: float = 0.0
+    tensor_flops: float = 0.0
     cache_bytes_s: float = 0.0
     atoms: tuple[str, ...] = ()
     transports: tuple[str, ...] = ("sync",)

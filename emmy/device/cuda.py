@@ -332,7 +332,9 @@ def describe(cp: Any) -> Capabilities:
     try:
         base = cuda_target("sm_90a" if arch == "sm_90" else arch)
     except InputError:
-        base = replace(cuda_target("sm_80"), arch=arch, peak_flops=0.0, peak_bytes=0.0, cache_bytes_s=0.0)
+        base = replace(
+            cuda_target("sm_80"), arch=arch, peak_flops=0.0, tensor_flops=0.0, peak_bytes=0.0, cache_bytes_s=0.0
+        )
     from emmy.codegen.nvrtc import nvrtc_version
 
     name = facts["name"].decode() if isinstance(facts["name"], bytes) else str(facts["name"])

@@ -19,7 +19,11 @@ _WGMMA_F16 = tuple(f"wgmma_m64n{n}k16_f16_f16" for n in (64, 128, 192, 256))
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What differs between targets. smem: bytes a block may opt in to. llc, memory: bytes. flops: float32 peak."""
+    """What differs between targets.
+
+    smem: bytes a block may opt in to. llc, memory: bytes. flops: float32 peak; tensor: dense float16 peak with float16
+    accumulate.
+    """
 
     board: str
     units: int
@@ -27,6 +31,7 @@ class Target:
     llc: int
     memory: int
     flops: float
+    tensor: float
     bytes_s: float
     cache_bytes_s: float
     atoms: tuple[str, ...]
@@ -34,14 +39,18 @@ class Target:
 
 
 TARGETS: dict[str, Target] = {
-    "sm_80": Target("A100", 108, 163 << 10, 40 << 20, 80 << 30, 19.5e12, 2.039e12, 7.0e12, _MMA, ("sync", "async")),
-    "sm_89": Target("RTX 4090", 128, 99 << 10, 72 << 20, 24 << 30, 82.6e12, 1.008e12, 5.5e12, _MMA, ("sync", "async")),
+    "sm_80": Target(
+        "A100", 108, 163 << 10, 40 << 20, 80 << 30, 19.5e12, 312e12, 2.039e12, 7.0e12, _MMA, ("sync", "async")
+    ),
+    "sm_89": Target(
+        "RTX 4090", 128, 99 << 10, 72 << 20, 24 << 30, 82.6e12, 330e12, 1.008e12, 5.5e12, _MMA, ("sync", "async")
+    ),
     "sm_90a": Target(
-        "H200", 132, 227 << 10, 60 << 20, 141 << 30, 67e12, 4.8e12, 12e12, _MMA + _WGMMA + _WGMMA_F16,
+        "H200", 132, 227 << 10, 60 << 20, 141 << 30, 67e12, 990e12, 4.8e12, 12e12, _MMA + _WGMMA + _WGMMA_F16,
         ("sync", "async", "tma"),
     ),
     "sm_120": Target(
-        "RTX 5090", 170, 99 << 10, 96 << 20, 32 << 30, 104.8e12, 1.792e12, 9e12, _MMA, ("sync", "async", "tma")
+        "RTX 5090", 170, 99 << 10, 96 << 20, 32 << 30, 104.8e12, 419e12, 1.792e12, 9e12, _MMA, ("sync", "async", "tma")
     ),
 }  # fmt: skip
 
@@ -68,6 +77,7 @@ def cuda_target(arch: str) -> Capabilities:
         memory_bytes=target.memory,
         peak_flops=target.flops,
         peak_bytes=target.bytes_s,
+        tensor_flops=target.tensor,
         cache_bytes_s=target.cache_bytes_s,
         atoms=target.atoms,
         transports=target.transports,

@@ -153,8 +153,8 @@ def _online_softmax() -> Monoid:
         (_X[0], _c(1.0)),
         (m, total),
         (0, 0),
-        phases=(("max", _X[0]), ("sum", _rescale(_X[0], _v("p0")))),
-        finish=(_v("p0"), _v("p1")),
+        phases=(("max", _X[0]), ("sum", _call("exp", _X[0] - _v("p0")))),
+        finish=(_v("p0"), select(_call("eq", _v("p0"), _c(-math.inf)), _c(0.0), _v("p1"))),
     )
 
 
