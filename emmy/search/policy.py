@@ -13,7 +13,11 @@ from emmy.search.learn import Residuals
 from emmy.search.tree import ForkTree
 
 EXPLORE_EVERY = 4
-"""Every fourth attempt goes to the branch of the fork tree that was tried least for its promise."""
+"""Every fourth attempt goes to the branch of the fork tree that was tried least for its promise.
+
+On the same recordings as in emmy.search.learn it costs 0.6 to 1.9 attempts until within 5 % of the best: the price of
+not depending on the ranking alone.
+"""
 
 RESOLUTION = 0.01
 """A new best is faster by more than this share: less is within the repeatability of a screening measurement."""
