@@ -125,17 +125,17 @@ def _solve(
     gram = np.zeros((len(terms), len(terms)))
     moment = np.zeros(len(terms))
     for one in data:
-        x = np.asarray((design(one.features, terms) - means) / scales, dtype=np.float64)
-        y = np.asarray(np.log(one.latency_us), dtype=np.float64)
-        w = np.exp(-EMPHASIS * (y - y.min()))
-        w /= w.sum()
-        x = x - np.average(x, axis=0, weights=w)[None, :]
-        y = y - float(np.average(y, weights=w))
-        gram += (x * w[:, None]).T @ x
-        moment += (x * w[:, None]).T @ y
+        values = (design(one.features, terms) - means) / scales
+        ln_us = np.log(one.latency_us)
+        weight = np.exp(-EMPHASIS * (ln_us - ln_us.min()))
+        weight /= weight.sum()
+        x = values - weight @ values
+        y = ln_us - weight @ ln_us
+        gram += (x * weight[:, None]).T @ x
+        moment += (x * weight[:, None]).T @ y
     count = len(data)
-    solved: NDArray[np.float64] = np.linalg.solve(gram / count + 1e-2 * penalty * np.eye(len(terms)), moment / count)
-    return solved
+    ridge = gram / count + 1e-2 * penalty * np.eye(len(terms))
+    return np.linalg.solve(ridge, moment / count).astype(np.float64)
 
 
 def _cross_validate(data: Sequence[RegionData], terms: tuple[Term, ...], penalty: float) -> tuple[RegionScore, ...]:
