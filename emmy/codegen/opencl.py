@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from emmy.codegen.opencl_math import exp_function, exp_name
 from emmy.codegen.text import CannotPrint, Pointer, Printer, Template, float_digits, function, infix, operand_dtype
 from emmy.codegen.words import OPENCL_WORDS
 from emmy.ir.dtype import DType
@@ -346,8 +347,12 @@ class OpenCLPrinter(Printer):
     def call(self, node: Call) -> tuple[str, bool]:
         if node.fn == "cast":
             return self.cast(node), False
-        pattern, row, kind = self.template(node)
         dtype, n = operand_dtype(node), node.lanes
+        if node.fn in ("exp", "fast_exp") and n > 1 and dtype.compute == DType.F32:
+            fast = node.fn == "fast_exp"
+            name = self.helper(exp_name(n, fast), lambda: exp_function(n, fast))
+            return f"{name}({self.converted(node.args[0], dtype, n)})", False
+        pattern, row, kind = self.template(node)
         args = [self.converted(arg, dtype, n) for arg in node.args]
         if node.fn == "select":
             args[0] = self.condition(node.args[0], dtype, n)

@@ -10,7 +10,7 @@ exponentials), which is cheaper where a row can be walked again at no cost in me
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from emmy.errors import Refused
@@ -158,6 +158,17 @@ class RowProgram:
             for n in range(count - 1):
                 sweeps[n] = replace(sweeps[n], held=_held(self.inner, sweeps, n))
         return tuple(sweeps)
+
+
+def value_nodes(expr: Expr) -> Iterator[Expr]:
+    """The nodes of ``expr`` that are values, not parts of an address."""
+    stack, seen = [expr], set[int]()
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            stack += () if isinstance(node, Load) else node.children
 
 
 def _exprs(sweep: Sweep) -> Iterable[Expr]:

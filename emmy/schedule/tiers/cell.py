@@ -22,6 +22,7 @@ from emmy.ir.nest import Region
 from emmy.ir.plan import Plan
 from emmy.passes.lower.access import affine, flat_offset
 from emmy.passes.lower.cell import CellProgram, cell_program, lower_cell
+from emmy.passes.lower.row_program import value_nodes
 from emmy.schedule.knobs import OFF, KnobKey, KnobMap, KnobValue, ScalarTile
 from emmy.schedule.tiers.base import Columns, Rule, Tier, product, rule
 
@@ -58,7 +59,7 @@ class CellProblem:
         """Bytes of the widest value computed with; booleans are held as int32 masks."""
         dtypes = [d for r in self.program.reductions for d in r.dtypes]
         exprs = [v for r in self.program.reductions for v in r.values] + [w.value for w in self.program.writes]
-        dtypes += [n.dtype.compute for e in exprs for n in walk(e)]
+        dtypes += [n.dtype.compute for e in exprs for n in value_nodes(e)]
         return max((4 if d == DType.BOOL else d.nbytes for d in dtypes), default=4)
 
     @cached_property

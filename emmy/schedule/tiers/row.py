@@ -24,7 +24,7 @@ from emmy.ir.plan import Plan
 from emmy.passes.lower.access import affine, flat_offset
 from emmy.passes.lower.row import RowLeaf
 from emmy.passes.lower.row_plan import lower_row
-from emmy.passes.lower.row_program import RowProgram, Sweep, row_program, varies
+from emmy.passes.lower.row_program import RowProgram, Sweep, row_program, value_nodes, varies
 from emmy.schedule.knobs import (
     OFF,
     Cooperative,
@@ -118,7 +118,7 @@ class RowProblem:
         """Bytes of the widest value computed with; booleans are held as int32 masks."""
         dtypes = [d for r in self.program.reductions for d in r.dtypes]
         exprs = _step_exprs(self.online) + [w.value for w in self.program.row_writes]
-        dtypes += [n.dtype.compute for e in exprs for n in walk(e)]
+        dtypes += [n.dtype.compute for e in exprs for n in value_nodes(e)]
         return max((4 if d == DType.BOOL else d.nbytes for d in dtypes), default=4)
 
     @cached_property
