@@ -279,14 +279,27 @@ class _Lowering(TileLowering):
             copies += fill(tile, self.memory, leaf.n * leaf.m, slot.var, point,
                            (limit, k_limit.var if k_limit else None), tile.name, leaf.transport)  # fmt: skip
         body += [Fill("ring", step, tuple(copies)), Commit("ring", step), Wait("ring", step)]
-        unroll = min(leaf.k & -leaf.k, 4 if leaf.cpu else 16)
-        inner: list[Stmt] = []
-        for u in range(unroll):
-            inner += self.multiply_staged(acc, tiles, slots, add(Var("kk"), i32(u)), f"{u}")
-        body.append(For("kk", i32(0), i32(leaf.k), i32(unroll), tuple(inner)))
+        body += self.slot_loop(acc, tiles, slots)
         body.append(Release("ring", step))
         ring = Ring("ring", tuple(tile.name for tile in tiles), leaf.depth, leaf.transport, leaf.n * leaf.m)
         return [*out, ring, For("step", i32(0), steps, i32(1), tuple(body))]
+
+    def slot_loop(self, acc: RegArray, tiles: tuple[StagedTile, StagedTile], slots: list[Let]) -> list[Stmt]:
+        """The loop over one slot. The compiler unrolls up to 16 steps on a GPU; on a CPU four are written out."""
+        leaf, kk = self.leaf, Var("kk")
+        if leaf.cpu:
+            unroll = min(leaf.k & -leaf.k, 4)
+            inner: list[Stmt] = []
+            for u in range(unroll):
+                inner += self.multiply_staged(acc, tiles, slots, add(kk, i32(u)), f"{u}")
+            return [For("kk", i32(0), i32(leaf.k), i32(unroll), tuple(inner))]
+        unroll = min(leaf.k & -leaf.k, 16)
+        if unroll == leaf.k:
+            step = tuple(self.multiply_staged(acc, tiles, slots, kk, ""))
+            return [For("kk", i32(0), i32(leaf.k), i32(1), step, "hint")]
+        step = tuple(self.multiply_staged(acc, tiles, slots, add(Var("k16"), kk), ""))
+        unrolled = For("kk", i32(0), i32(unroll), i32(1), step, "hint")
+        return [For("k16", i32(0), i32(leaf.k), i32(unroll), (unrolled,))]
 
     def multiply_staged(
         self, acc: RegArray, tiles: tuple[StagedTile, StagedTile], slots: list[Let], k: Expr, tag: str
