@@ -202,8 +202,10 @@ def _bounds(x: Expr, m: Axis, n: Axis) -> tuple[Expr | None, Expr | None, Expr]:
         if found is None:
             continue
         upper, lower = found
-        above = upper if above is None or upper is None else call("min", above, upper)
-        below = lower if below is None or lower is None else call("max", below, lower)
+        if upper is not None:
+            above = upper if above is None else call("min", above, upper)
+        if lower is not None:
+            below = lower if below is None else call("max", below, lower)
         spent.append(condition)
     true = Const(True, DType.BOOL)
     inner = transform(x, lambda node: true if node in spent else None) if spent else x
