@@ -7,7 +7,7 @@ from typing import Protocol
 
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Const, Expr, Mem, Var, add, both, call, cast, i32, mul, select, sub
-from emmy.ir.kernel import TID, If, Let, Stmt, Store
+from emmy.ir.kernel import TID, If, Let, Stmt, Store, View
 from emmy.ir.nest import Axis
 from emmy.ir.pipeline import Copy
 from emmy.passes.lower.access import Memory, Point, wide
@@ -60,21 +60,25 @@ class Filler:
         Asynchronous copies have no second part. Synchronous ones load into registers first, and store at the end.
         """
         low = self.low
-        k_at = Let(f"k_at{tag}", mul(step, i32(self.leaf.k)))
-        begin: list[Stmt] = [k_at]
+        begin: list[Stmt] = []
         end: list[Stmt] = []
+        k_at = mul(step, i32(self.leaf.k))
+        if not isinstance(k_at, Const):
+            named = Let(f"k_at{tag}", k_at)
+            begin.append(named)
+            k_at = named.var
         if self.whole:
             inside: Expr | None = call("lt", step, self.steps)
             k_left: Expr | None = None
             if isinstance(inside, Const) and inside.value:
                 inside = None
         else:
-            left = Let(f"k_left{tag}", sub(sub(self.stop, self.start), k_at.var))
+            left = Let(f"k_left{tag}", sub(sub(self.stop, self.start), k_at))
             begin.append(left)
             inside, k_left = None, left.var
         for side, tile in zip(low.sides, low.tiles, strict=True):
             base = mul(low.slot(step), i32(tile.elements))
-            first, last = self.side(side, tile, base, k_at.var, inside, k_left, tag)
+            first, last = self.side(side, tile, base, k_at, inside, k_left, tag)
             begin += first
             end += last
         return begin, end
@@ -98,7 +102,7 @@ class Filler:
             col = low.let(f"{tile.name}_col{group}", part.col)
             across, k = (row, col) if side.along_k else (col, row)
             across_at, k_part = (part.row_at, part.col_at) if side.along_k else (part.col_at, part.row_at)
-            self.open(side, f"{tile.name}{group}", add(Var(origin), across), add(self.start, k))
+            begin += self.open(side, f"{tile.name}{group}", add(Var(origin), across), add(self.start, k), k_at, tag)
             guard = inside
             if left is not None:
                 guard = both(guard, call("lt", add(across, i32(across_at)), left))
@@ -107,7 +111,7 @@ class Filler:
             full = {**self.env, side.across.name: add(add(Var(origin), across), i32(across_at))}
             full[low.k.name] = add(add(add(self.start, k_at), k), i32(k_part))
             local: dict[str, Expr] = dict.fromkeys(self.env, i32(0))
-            local |= {side.across.name: i32(across_at), low.k.name: add(k_at, i32(k_part))}
+            local |= {side.across.name: i32(across_at), low.k.name: i32(k_part)}
             pointer, constant = low.place(tile, part.row, part.col, part.row_at, part.col_at, f"{tile.name}_to{group}")
             where = add(slot, i32(constant))
             mine = None if part.whole else call("lt", TID, i32(part.total - part.number))
@@ -122,15 +126,30 @@ class Filler:
             end += last
         return begin, end
 
-    def open(self, side: Operand, tag: str, across: Expr, k: Expr) -> None:
-        """Pointers to the first element that a thread copies; later ones are read at constant distances from them."""
+    def open(self, side: Operand, tag: str, across: Expr, k: Expr, k_at: Expr, step_tag: str) -> list[View]:
+        """Pointers to the first element that a thread copies, in the first step and in this one.
+
+        A step's other elements are read at constant distances from the second.
+        """
         loads = [side.load] if side.load is not None else loads_of(side.factor)
         block = {**self.env, side.across.name: across, self.low.k.name: k}
+        memory = self.low.memory
+        out: list[View] = []
         for number, load in enumerate(dict.fromkeys(loads)):
-            view = self.low.memory.view(f"p{tag}_{number}", load, block)
-            if view is not None and view.name not in self.opened:
+            view = memory.view(f"p{tag}_{number}", load, block)
+            if view is None:
+                continue
+            if view.name not in self.opened:
                 self.opened.add(view.name)
                 self.views.append(view)
+            _, strides = memory.views[load]
+            distance = mul(wide(k_at), wide(strides.get(self.low.k.name, i32(0))))
+            now = View(f"{view.name}_at{step_tag}", view.name, distance, view.dtype)
+            memory.views[load] = (now.name, strides)
+            if now.name not in self.opened:
+                self.opened.add(now.name)
+                out.append(now)
+        return out
 
     def copy(
         self, side: Operand, pointer: str, where: Expr, point: Point, guard: Expr | None, tag: str
