@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from emmy.ir.dtype import DType
 from emmy.ir.expr import (
@@ -32,7 +35,7 @@ from emmy.ir.expr import (
     sub,
 )
 from emmy.ir.fragment import ATOMS, Atom, Fragments, LdMatrix, Mma, matrix_rows
-from emmy.ir.kernel import TID, Atomic, Barrier, For, If, Kernel, Let, Stmt, Store, View
+from emmy.ir.kernel import TID, Atomic, Barrier, For, If, Kernel, Let, RegSet, Stmt, Store, View
 from emmy.ir.pipeline import CopyCommit, CopyWait
 from emmy.ir.plan import Plan
 from emmy.passes.contraction import Contraction
@@ -95,6 +98,19 @@ class WarpLeaf:
     def threads(self) -> int:
         return 32 * self.wm * self.wn
 
+    @property
+    def chains(self) -> int:
+        return int(chains(self.fm, self.fn, self.steps))
+
+
+def chains(fm: Any, fn: Any, steps: Any) -> Any:
+    """Accumulator sets that the atoms of a k step go to in turn, summed at the end.
+
+    A product waits for the one before it on the same accumulators, some 33 cycles, in which a warp can issue four to
+    eight others. A warp of fewer atoms takes as many sets as make eight, if the step has the atoms to share out.
+    """
+    return np.minimum(steps & -steps, np.maximum(1, 8 // (fm * fn)))
+
 
 def lower_warp(problem: Contraction, leaf: WarpLeaf, name: str, knobs: str) -> Plan:
     """The plan of a leaf: the tile kernel, and for a split the memset or the finalising kernel."""
@@ -149,7 +165,7 @@ class _Lowering(TileLowering):
             self.operand_tile("as", self.sides[0], leaf.block_m),
             self.operand_tile("bs", self.sides[1], leaf.block_n),
         )
-        self.acc = Fragments("acc", leaf.atom, "c", (leaf.fm, leaf.fn), 0.0)
+        self.acc = Fragments("acc", leaf.atom, "c", (leaf.chains, leaf.fm, leaf.fn), 0.0)
         self.lets: dict[str, Let] = {}
         self.pointers: dict[str, View] = {}
 
@@ -251,7 +267,7 @@ class _Lowering(TileLowering):
                 body += commit
             if last and ahead:
                 body += [*end, *wait, *self.load_fragments(a, b, self.slot(add(step, i32(1))), 0)]
-            body += self.products(a, b, kk % halves)
+            body += self.products(a, b, kk % halves, kk % leaf.chains)
         if not ahead and leaf.depth > 1:
             body += end
         defined = [] if isinstance(steps.value, Const) else [steps]
@@ -266,7 +282,19 @@ class _Lowering(TileLowering):
             Let("warp_n", mul(floordiv(warp.var, i32(leaf.wm)), i32(leaf.warp_n))),
             *self.pointers.values(),
         ]
-        return [*defined, *copying, *place, self.acc, a, b, *entry, loop, *done]
+        return [*defined, *copying, *place, self.acc, a, b, *entry, loop, *done, *self.joined()]
+
+    def joined(self) -> list[Stmt]:
+        """All sets of accumulators summed into the first."""
+        out: list[Stmt] = []
+        for i in range(self.leaf.fm):
+            for j in range(self.leaf.fn):
+                total: Expr = self.acc.at(0, i, j)
+                for chain in range(1, self.leaf.chains):
+                    total = add(total, self.acc.at(chain, i, j))
+                if self.leaf.chains > 1:
+                    out.append(RegSet(self.acc.at(0, i, j), total))
+        return out
 
     def slot(self, step: Expr) -> Expr:
         """Number of the slot that holds ``step``."""
@@ -286,10 +314,10 @@ class _Lowering(TileLowering):
 
     # ---------------------------------------------------------------------------------------------- products
 
-    def products(self, a: Fragments, b: Fragments, half: int) -> list[Stmt]:
-        """All atoms of the fragments in ``half``."""
+    def products(self, a: Fragments, b: Fragments, half: int, chain: int) -> list[Stmt]:
+        """All atoms of the fragments in ``half``, onto one set of accumulators."""
         leaf, i, j = self.leaf, Var("i"), Var("j")
-        product = Mma(leaf.atom, self.acc.at(i, j), a.at(half, i), b.at(half, j))
+        product = Mma(leaf.atom, self.acc.at(chain, i, j), a.at(half, i), b.at(half, j))
         row = For("j", i32(0), i32(leaf.fn), i32(1), (product,), "full")
         return [For("i", i32(0), i32(leaf.fm), i32(1), (row,), "full")]
 
@@ -337,7 +365,7 @@ class _Lowering(TileLowering):
         for i in range(self.leaf.fm):
             for j in range(self.leaf.fn):
                 for registers in self.atom.c.rows_of_thread():
-                    tile: Reg = self.acc.at(i, j)
+                    tile: Reg = self.acc.at(0, i, j)
                     value = cast(Pack(tuple(Lane(tile, register) for register in registers)), self.dtype)
                     row = self.atom.c.row(Var("lane"), registers[0])
                     col = add(self.atom.c.col(Var("lane"), registers[0]), i32(j * self.atom.n))

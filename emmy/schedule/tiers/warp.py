@@ -17,7 +17,7 @@ from emmy.ir.nest import Region
 from emmy.ir.plan import Plan
 from emmy.passes.contraction import Contraction, match_contraction
 from emmy.passes.lower.operand import Operand
-from emmy.passes.lower.warp import WarpLeaf, lower_warp, operands, stage_dtype
+from emmy.passes.lower.warp import WarpLeaf, chains, lower_warp, operands, stage_dtype
 from emmy.schedule.knobs import OFF, AtomTile, KnobKey, KnobMap, KnobValue, Raster, Reduce, Split, Stage
 from emmy.schedule.knobs.values import is_fast_math_atom
 from emmy.schedule.tiers.base import Columns, Rule, Tier, concat, product, rule
@@ -309,7 +309,7 @@ def _steps(p: WarpProblem, c: Columns) -> NDArray[np.int64]:
 def _accumulators(c: Columns) -> NDArray[np.int64]:
     """32-bit registers that hold a thread's accumulators."""
     wide = np.array([4 if ATOMS[name].acc == DType.F32 else 2 for name in MMA])[c["atom"]]
-    return np.asarray(c["fm"] * c["fn"] * wide, dtype=np.int64)
+    return np.asarray(c["fm"] * c["fn"] * wide * chains(c["fm"], c["fn"], c["k"]), dtype=np.int64)
 
 
 def _registers(p: WarpProblem, c: Columns) -> NDArray[np.int64]:
