@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from emmy.codegen import render
+from emmy.codegen.nvrtc import compile_cuda
 from emmy.errors import Refused
 from emmy.frontend.export import export_graph
 from emmy.ir.expr import evaluate_int
@@ -23,6 +24,7 @@ from emmy.passes.decompose import decompose
 from emmy.passes.fuse import fuse
 from emmy.passes.lower.attention import AttentionLeaf, lower_attention, shared_elements
 from emmy.target import DynamicSpec
+from tests.codegen.compilers import require_nvrtc, run_opencl
 from tests.passes.programs import arrays, sdpa, traced
 
 ONE = AttentionLeaf(1, 1, 16, 4, 4, 16, 8)
@@ -153,6 +155,28 @@ def test_prints(leaf: AttentionLeaf, language: str) -> None:
     source = render(plan.launches[0].kernel, language)
     assert source.count("attention(") == 1
     assert ("barrier" in source or "__syncthreads" in source) == (leaf.threads > 1)
+
+
+@pytest.mark.parametrize("leaf", [MANY, AttentionLeaf(8, 4, 2, 2, 1, 32, 1, stage=True, fast_exp=True)], ids=str)
+def test_compiles_as_cuda(leaf: AttentionLeaf) -> None:
+    require_nvrtc()
+    for region in (attention(causal=True, keys=19), attention(mask="float", dtype="float16")):
+        plan = lower_attention(match_attention(region), leaf, "attention", "")
+        assert compile_cuda(render(plan.launches[0].kernel, "cuda"), "sm_90a").cubin
+
+
+@pytest.mark.parametrize("leaf", [ONE, MANY], ids=["one", "many"])
+def test_runs_as_opencl(leaf: AttentionLeaf) -> None:
+    region = attention(causal=True, keys=19)
+    plan = lower_attention(match_attention(region), leaf, "attention_cl", "")
+    (launch,) = plan.launches
+    inputs = arrays(region)
+    out = plan.outputs[0]
+    args = {name: array.ravel() for name, array in inputs.items()}
+    args[out.name] = np.full(evaluate_int(out.elements(), {}), np.nan, np.float32)
+    run_opencl(launch.kernel, plan.grid(launch, {}), args)
+    expected = run_region(region, inputs)[out.name]
+    np.testing.assert_allclose(args[out.name], expected.ravel(), rtol=2e-5, atol=2e-5)
 
 
 def test_shared_memory_is_what_the_kernel_declares() -> None:
