@@ -1,0 +1,1 @@
+"""Measurements of emmy itself. Nothing here runs in the tests: timings belong on an idle machine."""
