@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from emmy.priors.fit import Fit
 
 DYNAMIC = "weights_dynamic"
+MIN_DYNAMIC = 4
+"""Symbolic regions from which weights of their own are fitted; with fewer, those of all regions rank them better."""
 
 
 @click.command(help="Fit the offline prior on real measurements.")
@@ -54,13 +56,12 @@ def command(out: Path | None, json_path: Path | None, device: str | None) -> int
     for reason, rows in sorted(training.unread.items()):
         click.echo(f"  not used: {rows} rows, {reason}")
 
-    static = [one for one in training.data if not one.symbolic]
     dynamic = [one for one in training.data if one.symbolic]
-    fits = {"weights": fit(static or training.data)}
-    try:
+    fits = {"weights": fit(training.data)}
+    if len(dynamic) >= MIN_DYNAMIC:
         fits[DYNAMIC] = fit(dynamic)
-    except InputError as error:
-        click.echo(f"no weights of their own for symbolic regions: {error.found}; the static ones rank them")
+    else:
+        click.echo(f"no weights of their own for symbolic regions: {len(dynamic)} measured, {MIN_DYNAMIC} wanted")
     path = out or SHIPPED
     others = dict(load_artefact(path).sets) if path.is_file() else {}
     sets = {key: weights for key, weights in others.items() if key[0] != caps.kind}
@@ -89,10 +90,15 @@ def golden_regions(names: set[str]) -> Iterator[tuple[str, Region]]:
 
 def report(one: Fit) -> str:
     """Rank correlation and pick regret of each region, from a fit that has not seen its shape."""
-    from emmy.evaluate.table import number, table
+    from emmy.evaluate.table import table
 
     rows = [
-        (score.shape or score.region, str(score.rows), number(score.spearman, 2), number(score.pick_regret, 3) + "x")
+        (
+            score.shape or score.region,
+            str(score.rows),
+            "-" if score.spearman is None else f"{score.spearman:.2f}",
+            f"{score.pick_regret:.2f}x",
+        )
         for score in sorted(one.scores, key=lambda score: (score.shape, score.region))
     ]
     return table(("left out", "rows", "rank correlation", "pick regret"), rows, right=(1, 2, 3))

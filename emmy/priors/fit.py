@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from emmy.errors import InputError
 from emmy.priors.metrics import pick_regret, spearman
 from emmy.priors.offline import Provenance, WeightSet
-from emmy.priors.terms import Term, candidates, design, table_digest
+from emmy.priors.terms import Term, by_tier, candidates, design, table_digest
 from emmy.schedule import features as table
 
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -59,7 +59,8 @@ class Fit:
 def fit(data: Sequence[RegionData], today: str | None = None) -> Fit:
     """Fits on regions with at least MIN_ROWS rows. Raises InputError where fewer than MIN_REGIONS are left.
 
-    The penalty is the one whose leave-one-region-out pick regret (its mean logarithm) is least.
+    Terms (each feature and its square; or these and each feature a tier) and penalty are those whose
+    leave-one-region-out pick regret (its mean logarithm) is least.
     """
     usable = [one for one in data if len(one.latency_us) >= MIN_ROWS]
     if len(usable) < MIN_REGIONS:
@@ -69,12 +70,14 @@ def fit(data: Sequence[RegionData], today: str | None = None) -> Fit:
             expected=f"at least {MIN_REGIONS}",
             hint="run emmy tune --dataset golden first",
         )
-    terms = _terms(usable)
-    judged = {penalty: _cross_validate(usable, terms, penalty) for penalty in PENALTIES}
-    penalty = min(PENALTIES, key=lambda p: float(np.mean([np.log(s.pick_regret) for s in judged[p]])))
+    names = _varying(usable)
+    sets = [_ranking(usable, candidates(names)), _ranking(usable, candidates(names) + by_tier(names))]
+    judged = {(terms, p): _cross_validate(usable, terms, p) for terms in sets for p in PENALTIES}
+    terms, penalty = min(judged, key=lambda choice: float(np.mean([np.log(s.pick_regret) for s in judged[choice]])))
+    scores = judged[terms, penalty]
     means, scales = _standard(usable, terms)
     weights = _solve(usable, terms, means, scales, penalty)
-    ranked = [s.spearman for s in judged[penalty] if s.spearman is not None]
+    ranked = [s.spearman for s in scores if s.spearman is not None]
     provenance = Provenance(
         date=today or datetime.now(UTC).date().isoformat(),
         devices=tuple(sorted({one.device for one in usable})),
@@ -84,24 +87,34 @@ def fit(data: Sequence[RegionData], today: str | None = None) -> Fit:
         regions=len(usable),
         shapes=tuple(sorted({one.shape for one in usable if one.shape})),
         spearman=round(float(np.median(ranked)), 4) if ranked else None,
-        pick_regret=round(float(np.median([s.pick_regret for s in judged[penalty]])), 4),
+        pick_regret=round(float(np.median([s.pick_regret for s in scores])), 4),
         penalty=penalty,
     )
-    names = {name for term in terms for name in term}
-    kept = WeightSet(terms, _rounded(weights), _rounded(means), _rounded(scales), table_digest(names), provenance)
-    return Fit(kept, judged[penalty])
+    digest = table_digest(name for term in terms for name in term)
+    kept = WeightSet(terms, _rounded(weights), _rounded(means), _rounded(scales), digest, provenance)
+    return Fit(kept, scores)
 
 
 def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(float(f"{value:.6g}") for value in values)
 
 
-def _terms(data: Sequence[RegionData]) -> tuple[Term, ...]:
-    """Terms that vary within at least one region: the others cannot rank a leaf."""
+def _varying(data: Sequence[RegionData]) -> tuple[str, ...]:
+    """Features that vary within at least one region: the others cannot rank a leaf."""
     varies = np.zeros(len(table.NAMES), dtype=bool)
     for one in data:
         varies |= np.ptp(one.features, axis=0) > 0
-    terms = candidates(name for name, some in zip(table.NAMES, varies, strict=True) if some)
+    kinds = {name for name in table.NAMES if name.startswith("tier_")}
+    present = np.any([one.features.any(axis=0) for one in data], axis=0)
+    return tuple(
+        name
+        for name, some, there in zip(table.NAMES, varies, present, strict=True)
+        if some or (name in kinds and there)
+    )
+
+
+def _ranking(data: Sequence[RegionData], terms: tuple[Term, ...]) -> tuple[Term, ...]:
+    """The terms that vary within at least one region."""
     spread = np.max([np.ptp(design(one.features, terms), axis=0) for one in data], axis=0)
     return tuple(term for term, some in zip(terms, spread, strict=True) if some > 0)
 

@@ -45,6 +45,13 @@ def candidates(names: Iterable[str]) -> tuple[Term, ...]:
     return tuple((name,) for name in names) + squares
 
 
+def by_tier(names: Iterable[str]) -> tuple[Term, ...]:
+    """Each feature times each tier's indicator: what a feature costs in one tier says little about another."""
+    names = tuple(names)
+    tiers = [name for name in names if name.startswith("tier_")]
+    return tuple((tier, name) for tier in tiers for name in names if name not in tiers)
+
+
 def table_digest(names: Iterable[str]) -> str:
     """Digest of what these features mean: their rows of the table. A name that the table lacks changes it."""
     rows = []

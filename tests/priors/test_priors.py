@@ -229,3 +229,12 @@ def test_weights_are_json_a_person_can_read(artefact: Path) -> None:
     assert {"feature_table", "provenance", "terms"} == set(body)
     assert set(body["terms"]["registers^2"]) == {"weight", "mean", "scale"}
     assert WeightSet.from_json(body).current
+
+
+def test_the_shipped_weights_are_of_todays_feature_table() -> None:
+    """When this fails the meaning of a feature changed: tune and run ``emmy fit`` again."""
+    sets = load_artefact(choose.SHIPPED).sets
+    assert ("cpu", "weights") in sets
+    for name, weights in sets.items():
+        assert weights.current, name
+        assert weights.provenance.rows > 0, name
