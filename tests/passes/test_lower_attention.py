@@ -87,8 +87,7 @@ def test_against_oracle(options: dict[str, Any], leaf: AttentionLeaf) -> None:
     [
         AttentionLeaf(1, 1, 16, 16, 8, 16, 8),
         AttentionLeaf(1, 1, 8, 2, 8, 32, 8, stage=True),
-        AttentionLeaf(1, 1, 1, 1, 1, 1, 1),
-        AttentionLeaf(1, 1, 3, 2, 4, 6, 1),
+        AttentionLeaf(1, 1, 5, 3, 4, 12, 1),
         AttentionLeaf(8, 2, 1, 1, 1, 16, 1, stage=True),
         AttentionLeaf(4, 4, 1, 4, 1, 16, 1),
         AttentionLeaf(2, 1, 4, 4, 2, 8, 1, stage=True, fast_exp=True),
