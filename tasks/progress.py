@@ -19,7 +19,7 @@ from emmy.search.tuner import Progress
 
 KEY = "golden-sweep-progress"
 
-WEIGHTS = {"tune": 3.0, "ab": 2.0}
+WEIGHTS = {"tune": 3.0, "ab": 1.0}
 """Share of a shape's time before a step of that kind was timed; corrected by what is measured."""
 
 

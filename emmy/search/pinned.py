@@ -58,10 +58,12 @@ def pinned(picker: Picker, region: Region, pin: KnobMap) -> Pick | Unmatched:
 
 def _attempts(picker: Picker, region: Region, pin: KnobMap, refusals: list[Refused]) -> Iterator[KnobMap]:
     """Complete maps that may meet the pin, most likely first."""
-    fuse = pin.get("FUSE", OFF)
-    if isinstance(fuse, Fuse) or pin.steps:
+    if isinstance(pin.get("FUSE", OFF), Fuse):
         yield from _cut_attempts(picker, region, pin, refusals)
         return
+    if "FUSE" in pin and pin.steps:
+        # Steps of a kernel that stays whole (attention's two products): a record names every family of each.
+        yield pin
     space = picker.space(region)
     if len(space):
         order = np.argsort(picker.prior.scores(space), kind="stable")
@@ -74,6 +76,8 @@ def _attempts(picker: Picker, region: Region, pin: KnobMap, refusals: list[Refus
             if len(bases) < _BASES:
                 bases.append(knobs)
         yield from dict.fromkeys(knobs.merge(pin) for knobs in bases)
+    if pin.steps and "FUSE" not in pin:
+        yield from _cut_attempts(picker, region, pin, refusals)
     # Nothing offered comes near: the pin itself, whatever it leaves open decided off.
     yield KnobMap.parse({"FUSE": OFF}).merge(KnobMap.parse(pin.record()))
 

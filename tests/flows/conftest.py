@@ -15,7 +15,12 @@ from tests.flows.model_bench import CAPS, ModelBench
 @pytest.fixture(scope="session")
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Entered once: the server takes about ten seconds to start."""
-    from prefect.settings import PREFECT_HOME, PREFECT_LOGGING_LEVEL, PREFECT_SERVER_ANALYTICS_ENABLED, temporary_settings
+    from prefect.settings import (
+        PREFECT_HOME,
+        PREFECT_LOGGING_LEVEL,
+        PREFECT_SERVER_ANALYTICS_ENABLED,
+        temporary_settings,
+    )
     from prefect.testing.utilities import prefect_test_harness
 
     home = tmp_path_factory.mktemp("prefect")
