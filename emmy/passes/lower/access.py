@@ -195,7 +195,7 @@ class Memory:
         return True
 
     def value(self, expr: Expr, point: Point, read: Reader | None = None) -> Expr:
-        """``expr`` at ``point``, in compute types. ``read`` supplies loads that sit in registers (None: from memory)."""
+        """``expr`` at ``point``, in compute types. ``read`` supplies loads held in registers (None: from memory)."""
         return _Evaluator(self, read).run(expr, point)
 
     def mem(self, load: Load, point: Point, lanes: int = 1) -> Mem:

@@ -1,8 +1,9 @@
 """Operand tiles of a contraction in a shared-memory ring: how threads fill a slot, and how it is read back.
 
 A slot holds the b tile as ``k × block_n``, and the a tile k-major too on a GPU (a thread's rows are neighbours and are
-read as one vector), row-major on a CPU (rows are copied as whole vectors and read element by element). Threads walk a tile along whichever axis is contiguous in memory. Elements beyond an edge are filled with
-zero, the identity of the sum.
+read as one vector), row-major on a CPU (rows are copied as whole vectors and read element by element). Threads walk a
+tile along whichever axis is contiguous in memory. Elements beyond an edge are filled with zero, the identity of the
+sum.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class StagedTile:
     """One operand's tile in the ring.
 
     k_major: ``k`` rows of ``width`` elements, else ``width`` rows of ``k``; rows are ``pitch`` apart.
-    across: the tile's other axis (m or n), ``width`` long. factor: what is stored, with its prologue. along_k: neighbours in
-    memory are neighbours along k. lanes: elements one thread moves at once along a row of the tile; 1 where rows of
-    the operand run the other way, or are not whole vectors.
+    across: the tile's other axis (m or n), ``width`` long. factor: what is stored, with its prologue.
+    along_k: neighbours in memory are neighbours along k. lanes: elements one thread moves at once along a row of the
+    tile; 1 where rows of the operand run the other way, or are not whole vectors.
     """
 
     name: str
