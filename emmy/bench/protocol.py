@@ -176,7 +176,7 @@ class Bench:
         replies: dict[str, list[Reply]] = {label: [] for label in labels}
         lost: list[str] = []
         wall = 0.0
-        workers = self.prestart(processes)
+        workers = self.prestart(processes, torch=bool(sources))
         with self._alone():
             for process, worker in enumerate(workers):
                 outcome = worker.submit(job | {"seed": seed * 1000 + process}, self.deadlines)
@@ -196,10 +196,14 @@ class Bench:
         }
         return ConfirmResult({label: tuple(values) for label, values in series.items()}, final, tuple(lost), wall)
 
-    def prestart(self, processes: int) -> list[Worker]:
-        """Starts the workers of a comparison, torch imported, and waits until all are ready; they stay for the next."""
+    def prestart(self, processes: int, torch: bool = True) -> list[Worker]:
+        """Starts the workers of a comparison and waits until all are ready; they stay for the next.
+
+        torch: import it at the start; a worker that was started without imports it with its first reference.
+        """
+        threads = self.caps.units if self.caps.kind == "cpu" else None
         while len(self._confirm) < processes:
-            self._confirm.append(Worker(self.device, self.cache_dir, torch=True, threads=self.caps.units))
+            self._confirm.append(Worker(self.device, self.cache_dir, torch=torch, threads=threads))
         workers = self._confirm[:processes]
         for worker in workers:
             worker.start()
@@ -254,7 +258,8 @@ class Bench:
 
     def _worker(self) -> Worker:
         if self._screen is None:
-            self._screen = Worker(self.device, self.cache_dir, threads=self.caps.units)
+            threads = self.caps.units if self.caps.kind == "cpu" else None
+            self._screen = Worker(self.device, self.cache_dir, threads=threads)
         return self._screen
 
     @contextlib.contextmanager
