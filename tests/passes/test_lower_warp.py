@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from emmy.device.base import Capabilities
 from emmy.device.registry import cuda_target
@@ -232,6 +234,78 @@ def test_blocks_in_groups_cover_the_output(size: tuple[int, int, int], group: in
 def test_batches() -> None:
     check(product(20, 24, 40, batch=3, epilogue="residual"), f"{F16}/w2x2/f1x2/k2,STAGE=d2/async")
     check(product("s", 24, 80, batch=2, hint=32), f"{F16}/w2x1/f1x2/k2,STAGE=d2/async,REDUCE=g2k", {"s": 19})
+
+
+def bare(
+    a: tuple[Expr, ...], b: tuple[Expr, ...], axes: tuple[Axis, ...], shapes: tuple[tuple[Expr, ...], ...], k: Expr,
+    symbols: tuple[Symbol, ...] = (), order: tuple[int, ...] = (),
+) -> Region:  # fmt: skip
+    """A product of two float16 tensors read at ``a`` and ``b``; ``order``: axes of the output, where permuted."""
+    left, right = (cast(Load(name, index, DType.F16), DType.F32) for name, index in (("x0", a), ("x1", b)))
+    comps = [Comp("acc", axes, (call("mul", left, right),), DType.F32, (Axis("k", k),), "sum")]
+    inputs = tuple(Tensor(name, shape, DType.F16) for name, shape in zip(("x0", "x1"), shapes, strict=True))
+    source = "acc"
+    out = axes
+    if order:
+        out = tuple(Axis(f"o{n}", axes[n].extent) for n in order)
+        back = {order[n]: axis.var for n, axis in enumerate(out)}
+        held = Load("acc", tuple(back[n] for n in range(len(axes))), DType.F32)
+        comps.append(Comp("turned", out, (held,), DType.F32))
+        source = "turned"
+    result = Tensor("y", tuple(axis.extent for axis in out), DType.F16)
+    region = Region("k_bare", symbols, inputs, tuple(comps), (Output(result, source),))
+    verify(region)
+    return region
+
+
+@pytest.mark.parametrize("form", ["w1x2/f1x2/k2,STAGE=d2/async", "w1x2/f1x2/k2,STAGE=d2/async,REDUCE=g2k"])
+def test_a_vector_times_a_matrix(form: str) -> None:
+    n, k = i32(64), i32(80)
+    check(bare((K,), (K, COL), (Axis("j", n),), ((k,), (k, n)), k), f"{F16}/{form}")
+
+
+def test_both_factors_of_a_batch() -> None:
+    b, m, n, k = i32(3), i32(20), i32(24), i32(40)
+    axes = (Axis("b", b), Axis("i", m), Axis("j", n))
+    region = bare((B, ROW, K), (B, K, COL), axes, ((b, m, k), (b, k, n)), k)
+    check(region, f"{F16}/w1x2/f1x2/k2,STAGE=d2/async")
+
+
+def test_an_output_with_its_axes_exchanged() -> None:
+    m, n, k = i32(20), i32(24), i32(40)
+    region = bare((ROW, K), (K, COL), (Axis("i", m), Axis("j", n)), ((m, k), (k, n)), k, order=(1, 0))
+    check(region, f"{F16}/w1x2/f1x2/k2,STAGE=d2/async")
+
+
+@pytest.mark.parametrize("size", [48, 33, 1])
+@pytest.mark.parametrize("which", ["n", "k"])
+def test_symbolic_columns_and_depth(which: str, size: int) -> None:
+    m, n, k = i32(20), Var("s") if which == "n" else i32(40), Var("s") if which == "k" else i32(56)
+    axes = (Axis("i", m), Axis("j", n))
+    region = bare((ROW, K), (K, COL), axes, ((m, k), (k, n)), k, (Symbol("s", 64),))
+    check(region, f"{F16}/w1x2/f1x2/k2,STAGE=d2/sync", {"s": size})
+    refused = allowed(region, f"{F16}/w1x2/f1x2/k2,STAGE=d2/async")
+    assert refused is not None
+    assert refused.rule == "async_copies_aligned_words"
+
+
+@given(
+    m=st.integers(1, 60), n=st.integers(1, 80), k=st.integers(1, 120), even=st.booleans(),
+    wm=st.sampled_from([1, 2, 3]), wn=st.sampled_from([1, 2, 4]), fm=st.integers(1, 3), fn=st.integers(1, 6),
+    step=st.integers(1, 5), depth=st.integers(1, 4), b=st.sampled_from(["kn", "nk"]),
+    split=st.sampled_from(["", ",REDUCE=g2k", ",REDUCE=g3k"]),
+)  # fmt: skip
+@settings(max_examples=20, deadline=None)
+def test_any_size_and_tile(
+    m: int, n: int, k: int, even: bool, wm: int, wn: int, fm: int, fn: int, step: int, depth: int, split: str, b: str
+) -> None:
+    if even:
+        n, k = n // 8 * 8 + 8, k // 8 * 8 + 8
+    region = product(m, n, k, b=b)
+    transport = "async" if even else "sync"
+    knobs = f"{F16}/w{wm}x{wn}/f{fm}x{fn}/k{step},STAGE=d{depth}/{transport}{split}"
+    if allowed(region, knobs) is None:
+        check(region, knobs)
 
 
 def test_float16_accumulators() -> None:

@@ -169,7 +169,7 @@ class WarpTier(Tier):
             rings += [(depth, TRANSPORTS.index("async")) for depth in (2, 3, 4, 6)]
         parts = [
             product(
-                atom=atoms, wm=(wm,), wn=(wn,), fm=(1, 2, 4), fn=(2, 4, 8), k=(2, 4, 8), depth=(depth,),
+                atom=atoms, wm=(wm,), wn=(wn,), fm=(1, 2, 4), fn=(2, 4, 6, 8), k=(2, 4, 8), depth=(depth,),
                 transport=(transport,), split=(1, 2, 3, 4, 8), atomic=(0, 1), group=(0, 4, 8, 16),
             )
             for wm, wn in WARPS
@@ -317,8 +317,17 @@ def _registers(p: WarpProblem, c: Columns) -> NDArray[np.int64]:
     with synchronous fills what it holds of the next step."""
     fragments = (4 * c["fm"] + 2 * c["fn"]) * np.where(c["k"] > 1, 2, 1)
     addresses = 24 + 2 * c["k"] + c["fn"] // 2
-    held = np.where(c["transport"] == TRANSPORTS.index("sync"), _slot_bytes(c) // (4 * _threads(c)), 0)
+    held = np.where(c["transport"] == TRANSPORTS.index("sync"), _held(p, c), 0)
     return _accumulators(c) + np.asarray(fragments + addresses + held, dtype=np.int64)
+
+
+def _held(p: WarpProblem, c: Columns) -> NDArray[np.int64]:
+    """32-bit registers that hold a thread's part of the next step: one for two elements that came as a vector."""
+    total = np.zeros(len(c["wm"]), dtype=np.int64)
+    for side, size in zip((p.a, p.b), _block(c), strict=True):
+        elements = size.astype(np.int64) * c["k"] * ATOM_K // _threads(c)
+        total += elements // (2 if side.load is not None and side.lanes > 1 else 1)
+    return total
 
 
 def _min_blocks(p: WarpProblem, caps: Capabilities, c: Columns) -> int:
