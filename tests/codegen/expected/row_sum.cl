@@ -14,43 +14,43 @@ __kernel void k_row_sum(
     }
     scratch0[tid] = part0;
     barrier(CLK_LOCAL_MEM_FENCE);
-    if ((tid % 64) < 32) {
+    if ((tid & 63) < 32) {
         const float other_c1 = scratch0[tid + 32];
         part0 = part0 + other_c1;
         scratch0[tid] = part0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if ((tid % 64) < 16) {
+    if ((tid & 63) < 16) {
         const float other_c2 = scratch0[tid + 16];
         part0 = part0 + other_c2;
         scratch0[tid] = part0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if ((tid % 64) < 8) {
+    if ((tid & 63) < 8) {
         const float other_c3 = scratch0[tid + 8];
         part0 = part0 + other_c3;
         scratch0[tid] = part0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if ((tid % 64) < 4) {
+    if ((tid & 63) < 4) {
         const float other_c4 = scratch0[tid + 4];
         part0 = part0 + other_c4;
         scratch0[tid] = part0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if ((tid % 64) < 2) {
+    if ((tid & 63) < 2) {
         const float other_c5 = scratch0[tid + 2];
         part0 = part0 + other_c5;
         scratch0[tid] = part0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if ((tid % 64) < 1) {
+    if ((tid & 63) < 1) {
         const float other_c6 = scratch0[tid + 1];
         part0 = part0 + other_c6;
         scratch0[tid] = part0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    part0 = scratch0[tid - (tid % 64)];
+    part0 = scratch0[tid - (tid & 63)];
     barrier(CLK_LOCAL_MEM_FENCE);
     out0[(bx * 64) + tid] = part0;
 }

@@ -21,9 +21,9 @@ extern "C" __global__ void __launch_bounds__(64) k_row_sum(
     part0 = part0 + other_c4;
     const float other_c5 = __shfl_xor_sync(0xffffffffu, part0, 1);
     part0 = part0 + other_c5;
-    if ((tid % 32) == 0) scratch0[tid / 32] = part0;
+    if ((tid & 31) == 0) scratch0[tid >> 5] = part0;
     __syncthreads();
-    part0 = scratch0[((tid / 64) * 2) + (tid % 2)];
+    part0 = scratch0[((tid >> 6) * 2) + (tid & 1)];
     const float other_c6 = __shfl_xor_sync(0xffffffffu, part0, 1);
     part0 = part0 + other_c6;
     __syncthreads();

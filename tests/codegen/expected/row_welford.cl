@@ -29,7 +29,7 @@ __kernel void k_row_welford(
     scratch1[tid] = part1;
     scratch2[tid] = part2;
     barrier(CLK_LOCAL_MEM_FENCE);
-    if ((tid % 128) < 64) {
+    if ((tid & 127) < 64) {
         const float other_c1 = scratch0[tid + 64];
         const float other_c2 = scratch1[tid + 64];
         const float other_c3 = scratch2[tid + 64];
@@ -47,7 +47,7 @@ __kernel void k_row_welford(
         scratch2[tid] = part2;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if ((tid % 128) < 32) {
+    if ((tid & 127) < 32) {
         const float other_c7 = scratch0[tid + 32];
         const float other_c8 = scratch1[tid + 32];
         const float other_c9 = scratch2[tid + 32];
@@ -65,7 +65,7 @@ __kernel void k_row_welford(
         scratch2[tid] = part2;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if ((tid % 128) < 16) {
+    if ((tid & 127) < 16) {
         const float other_c13 = scratch0[tid + 16];
         const float other_c14 = scratch1[tid + 16];
         const float other_c15 = scratch2[tid + 16];
@@ -83,7 +83,7 @@ __kernel void k_row_welford(
         scratch2[tid] = part2;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if ((tid % 128) < 8) {
+    if ((tid & 127) < 8) {
         const float other_c19 = scratch0[tid + 8];
         const float other_c20 = scratch1[tid + 8];
         const float other_c21 = scratch2[tid + 8];
@@ -101,7 +101,7 @@ __kernel void k_row_welford(
         scratch2[tid] = part2;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if ((tid % 128) < 4) {
+    if ((tid & 127) < 4) {
         const float other_c25 = scratch0[tid + 4];
         const float other_c26 = scratch1[tid + 4];
         const float other_c27 = scratch2[tid + 4];
@@ -119,7 +119,7 @@ __kernel void k_row_welford(
         scratch2[tid] = part2;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if ((tid % 128) < 2) {
+    if ((tid & 127) < 2) {
         const float other_c31 = scratch0[tid + 2];
         const float other_c32 = scratch1[tid + 2];
         const float other_c33 = scratch2[tid + 2];
@@ -137,7 +137,7 @@ __kernel void k_row_welford(
         scratch2[tid] = part2;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if ((tid % 128) < 1) {
+    if ((tid & 127) < 1) {
         const float other_c37 = scratch0[tid + 1];
         const float other_c38 = scratch1[tid + 1];
         const float other_c39 = scratch2[tid + 1];
@@ -155,9 +155,9 @@ __kernel void k_row_welford(
         scratch2[tid] = part2;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    part0 = scratch0[tid - (tid % 128)];
-    part1 = scratch1[tid - (tid % 128)];
-    part2 = scratch2[tid - (tid % 128)];
+    part0 = scratch0[tid - (tid & 127)];
+    part1 = scratch1[tid - (tid & 127)];
+    part2 = scratch2[tid - (tid & 127)];
     barrier(CLK_LOCAL_MEM_FENCE);
     out0[(bx * 128) + tid] = part0;
     out1[(bx * 128) + tid] = part1;

@@ -13,18 +13,18 @@ __kernel void k_scalar_tile(
     const int ty = get_local_id(1);
     float4 acc_0 = (float4)(0.0f), acc_1 = (float4)(0.0f);
     for (int k0 = 0; k0 < 13; k0 += 4) {
-        const int t0 = tid / 4;
-        const int t1 = tid % 4;
+        const int t0 = tid >> 2;
+        const int t1 = tid & 3;
         const int t2 = (by * 8) + t0;
         const int t3 = k0 + t1;
         a_tile[(t0 * 4) + t1] = (((t2 < 19) && (t3 < 13)) ? a[(t2 * 13) + t3] : 0.0f);
-        const int t4 = (tid + 16) / 4;
-        const int t5 = tid % 4;
+        const int t4 = (tid + 16) >> 2;
+        const int t5 = tid & 3;
         const int t6 = (by * 8) + t4;
         const int t7 = k0 + t5;
         a_tile[(t4 * 4) + t5] = (((t6 < 19) && (t7 < 13)) ? a[(t6 * 13) + t7] : 0.0f);
-        const int t8 = tid / 4;
-        const int t9 = (tid % 4) * 4;
+        const int t8 = tid >> 2;
+        const int t9 = (tid & 3) * 4;
         const int t10 = k0 + t8;
         const int t11 = (bx * 16) + t9;
         float4 t12 = (float4)(0.0f);
