@@ -74,7 +74,7 @@ def test_a_sample_of_leaves_equals_the_oracle(region: Region, caps) -> None:
 
 @pytest.mark.parametrize("caps", [CPU, GPU], ids=["cpu", "gpu"])
 def test_shared_memory_is_what_the_rule_says(caps) -> None:
-    from emmy.schedule.tiers.row import smem_bytes
+    from emmy.schedule.tiers.row_problem import smem_bytes
 
     problem, leaves, _ = offered(plans.softmax(64, 512), caps)
     said = smem_bytes(problem, caps, leaves)

@@ -33,7 +33,6 @@ from emmy.ir.expr import (
     mod,
     mul,
     sub,
-    walk,
 )
 from emmy.ir.kernel import (
     BX,
@@ -62,8 +61,10 @@ from emmy.passes.lower.row_emit import (
     accumulate,
     across_lanes,
     assign,
+    buffers,
     clean,
     folded,
+    is_multiple,
     loop,
     merged,
 )
@@ -138,7 +139,7 @@ class RowKernel:
     def kernel(self, reads: tuple[str, ...] = (), writes: tuple[str, ...] = ()) -> Kernel:
         """The kernel; ``reads`` and ``writes`` are workspaces."""
         body = self.body()
-        used = _buffers(body)
+        used = buffers(body)
         region = self.program.region
         params = [BufferParam(t.name, t.dtype) for t in region.inputs if t.name in used]
         params += [BufferParam(n, self.memory.tensors[n].dtype) for n in reads]
@@ -448,23 +449,3 @@ class RowKernel:
         body = [*row.head, *step.out]
         row.head = []
         return body
-
-
-def is_multiple(extent: Expr, size: int) -> bool:
-    """Whether ``extent`` is known to be a multiple of ``size``."""
-    return size == 1 or (isinstance(extent, Const) and extent.value % size == 0)
-
-
-def _buffers(body: list[Stmt]) -> set[str]:
-    """Names of all buffers that statements touch, through views or not."""
-    from emmy.ir.kernel import View, statements
-
-    used: set[str] = set()
-    for stmt in statements(tuple(body)):
-        if isinstance(stmt, View):
-            used.add(stmt.buffer)
-        if hasattr(stmt, "buffer"):
-            used.add(stmt.buffer)
-        for expr in stmt.exprs:
-            used |= {node.buffer for node in walk(expr) if isinstance(node, Mem)}
-    return used

@@ -26,7 +26,7 @@ from emmy.ir.expr import (
     substitute,
     walk,
 )
-from emmy.ir.kernel import For, Let, RegArray, RegSet, Stmt, Store, View
+from emmy.ir.kernel import For, Let, RegArray, RegSet, Stmt, Store, View, statements
 from emmy.ir.monoid import instantiate
 from emmy.ir.nest import Region
 from emmy.passes.lower.access import Memory, Point, affine, flat_offset, wide
@@ -382,3 +382,21 @@ def loop(var: Var, start: Expr, stop: Expr, step: Expr, body: Iterable[Stmt]) ->
     if isinstance(stop, Const) and stop.value <= (start.value if isinstance(start, Const) else 0):
         return []
     return [For(var.name, start, stop, step, stmts)]
+
+
+def is_multiple(extent: Expr, size: int) -> bool:
+    """Whether ``extent`` is known to be a multiple of ``size``."""
+    return size == 1 or (isinstance(extent, Const) and extent.value % size == 0)
+
+
+def buffers(body: list[Stmt]) -> set[str]:
+    """Names of all buffers that statements touch, through views or not."""
+    used: set[str] = set()
+    for stmt in statements(tuple(body)):
+        if isinstance(stmt, View):
+            used.add(stmt.buffer)
+        if hasattr(stmt, "buffer"):
+            used.add(stmt.buffer)
+        for expr in stmt.exprs:
+            used |= {node.buffer for node in walk(expr) if isinstance(node, Mem)}
+    return used
