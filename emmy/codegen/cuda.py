@@ -116,7 +116,9 @@ static __device__ __forceinline__ V emmy_load_if(bool guard, const void* from) {
         unsigned w[sizeof(V) / 4];
     } r = {};
     if (guard) r = *static_cast<const words*>(from);
-    return reinterpret_cast<const V&>(r);
+    V v;
+    memcpy(&v, &r, sizeof(V));
+    return v;
 }"""
 """A vector or zeros. In words: the compiler takes a choice between vectors of 16-bit elements apart into elements."""
 

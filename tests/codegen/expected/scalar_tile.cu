@@ -8,7 +8,9 @@ static __device__ __forceinline__ V emmy_load_if(bool guard, const void* from) {
         unsigned w[sizeof(V) / 4];
     } r = {};
     if (guard) r = *static_cast<const words*>(from);
-    return reinterpret_cast<const V&>(r);
+    V v;
+    memcpy(&v, &r, sizeof(V));
+    return v;
 }
 extern "C" __global__ void __launch_bounds__(16) k_scalar_tile(
     const float* __restrict__ a,
