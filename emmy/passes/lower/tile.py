@@ -31,7 +31,7 @@ from emmy.ir.expr import (
     transform,
     walk,
 )
-from emmy.ir.kernel import BX, BY, BZ, TX, BufferParam, For, If, Kernel, Let, RegArray, RegSet, ScalarParam, Stmt, Store
+from emmy.ir.kernel import BX, BZ, TX, BufferParam, For, If, Kernel, Let, RegArray, RegSet, ScalarParam, Stmt, Store
 from emmy.ir.nest import Axis, Region, Tensor
 from emmy.ir.plan import Launch, Memset, Plan, Step, Workspace
 from emmy.passes.contraction import Contraction
@@ -244,9 +244,11 @@ class TileLowering:
     def final_kernel(self, partial: Tensor) -> tuple[Kernel, tuple[Expr, Expr, Expr]]:
         """Sums the partial results and applies the epilogue: one thread a vector of ``lanes`` columns of a row."""
         threads, lanes = self.final_shape()
-        body: list[Stmt] = [Let("m0", BY)]
-        column = mul(add(mul(BX, i32(threads)), TX), i32(lanes)) if threads > 1 else mul(BX, i32(lanes))
-        body.append(Let("n0", column))
+        blocks_n = ceil_div(self.n.extent, threads * lanes)
+        # rows and columns share x: y and z of a CUDA grid end at 65535
+        body: list[Stmt] = [Let("m0", call("floordiv", BX, blocks_n))]
+        column = mul(call("mod", BX, blocks_n), i32(threads))
+        body.append(Let("n0", mul(add(column, TX) if threads > 1 else column, i32(lanes))))
         env = self.outer_env(body, BZ)
         env |= {self.m.name: Var("m0"), self.n.name: Var("n0")}
         total = RegArray("total", self.dtype, (1,), lanes, init=0)
@@ -268,7 +270,7 @@ class TileLowering:
         depth: Expr = i32(1)
         for axis in self.p.outer:
             depth = mul(depth, axis.extent)
-        grid = (ceil_div(self.n.extent, threads * lanes), self.m.extent, depth)
+        grid = (mul(blocks_n, self.m.extent), i32(1), depth)
         return Kernel(f"{self.name}_final", params, (threads, 1), tuple(body)), grid
 
 

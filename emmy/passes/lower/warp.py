@@ -29,6 +29,7 @@ from emmy.ir.expr import (
     cast,
     ceil_div,
     floordiv,
+    free_vars,
     i32,
     mod,
     mul,
@@ -46,8 +47,8 @@ from emmy.passes.lower.tile import TileLowering, loads_of, vector_fits
 
 Writer = Callable[[Expr, Point, Expr | None], list[Stmt]]
 
-FINAL_THREADS = 128
-"""Threads of a finalising kernel's block, four columns each."""
+FINAL_THREADS = 64
+"""Threads of a finalising kernel's block, four columns each: few, since its blocks must fill the device too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +147,6 @@ def stage_dtype(problem: Contraction) -> DType | None:
 
 def _two_axes(problem: Contraction, memory: Memory, expr: Expr | None) -> bool:
     """Whether the epilogue reads an element of its own for every cell."""
-    from emmy.ir.expr import free_vars
-
     names = {problem.m.name, problem.n.name}
     own = problem.comp.name
     return expr is not None and any(
