@@ -51,6 +51,20 @@ def nvrtc_version() -> tuple[int, int]:
     return (major, minor)
 
 
+def need_architecture(arch: str) -> None:
+    """Raises MissingPrerequisite where the NVRTC in use cannot compile for ``arch`` (``sm_120``)."""
+    nvrtc = _nvrtc()
+    known = nvrtc.getSupportedArchs()
+    number = arch.removeprefix("sm_").rstrip("af")
+    if not number.isdigit() or int(number) not in known:
+        raise MissingPrerequisite(
+            f"NVRTC {'.'.join(map(str, nvrtc_version()))} does not compile for {arch}",
+            found=arch,
+            expected=", ".join(f"sm_{one}" for one in known),
+            hint="install another nvidia-cuda-nvrtc: an older one for an old GPU, a newer one for a new GPU",
+        )
+
+
 def include_dir() -> Path:
     """Folder of ``cuda_fp16.h``. Raises MissingPrerequisite when no CUDA headers are installed."""
     spec = importlib.util.find_spec("nvidia")

@@ -6,6 +6,7 @@ executions of a plan, so that the launch overhead of a few microseconds is paid 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emmy.codegen.nvrtc import need_architecture, nvrtc_version
 from emmy.device.base import BuildReport, Capabilities
 from emmy.device.binaries import BinaryCache
 from emmy.device.cuda_targets import cuda_target
@@ -49,9 +51,9 @@ def compile_options(options: Sequence[str], regime: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """``pointer``: device address that kernels see; ``memory`` holds it and its guards alive."""
+    """``pointer``: device address that kernels see; ``memory``: address of the allocation, its first guard."""
 
-    memory: Any
+    memory: int
     pointer: int
     nbytes: int
 
@@ -83,14 +85,20 @@ class CudaDevice:
         except ImportError as error:
             raise MissingPrerequisite("the CUDA device needs CuPy", hint="pip install cupy-cuda13x") from error
         self.cp = cupy
+        runtime = cupy.cuda.runtime
         try:
-            count = cupy.cuda.runtime.getDeviceCount()
-        except cupy.cuda.runtime.CUDARuntimeError as error:
-            raise MissingPrerequisite(f"no usable CUDA GPU: {error}", hint=_driver_hint(str(error))) from None
+            count = runtime.getDeviceCount()
+        except runtime.CUDARuntimeError as error:
+            raise MissingPrerequisite(f"no usable CUDA GPU: {error}", hint=_driver_hint(cupy, str(error))) from None
         if count == 0:
             raise MissingPrerequisite("no CUDA GPU", hint="nvidia-smi -L lists the GPUs the driver sees")
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.caps = describe(cupy)
+        try:
+            self.stream = cupy.cuda.Stream(non_blocking=True)
+            self.caps = describe(cupy)
+        except runtime.CUDARuntimeError as error:
+            hint = "nvidia-smi shows whether the GPU is still there; a GPU that was lost needs a reset or a reboot"
+            raise MissingPrerequisite(f"the CUDA GPU cannot be opened: {error}", hint=hint) from None
+        need_architecture(self.caps.arch)
         self.binaries = BinaryCache(cache_folder())
         self.graphs: dict[tuple[int, ...], Any] = {}
         self.meter = Clocks()
@@ -143,21 +151,22 @@ class CudaDevice:
     # -- memory ----------------------------------------------------------------------------------------------------
 
     def alloc(self, nbytes: int) -> Buffer:
-        cp = self.cp
+        runtime = self.cp.cuda.runtime
         try:
             # Plain cudaMalloc: CuPy's pool would hand out what an earlier row wrote over.
-            memory = cp.cuda.Memory(nbytes + 2 * GUARD_BYTES)
-        except (cp.cuda.memory.OutOfMemoryError, cp.cuda.runtime.CUDARuntimeError) as error:
+            memory = int(runtime.malloc(nbytes + 2 * GUARD_BYTES))
+        except runtime.CUDARuntimeError as error:
             raise OutOfMemory(f"no buffer of {nbytes} bytes on {self.caps.name}: {error}") from None
-        pointer = int(memory.ptr) + GUARD_BYTES
-        runtime = cp.cuda.runtime
-        runtime.memset(memory.ptr, GUARD_VALUE, GUARD_BYTES)
+        pointer = memory + GUARD_BYTES
+        runtime.memset(memory, GUARD_VALUE, GUARD_BYTES)
         runtime.memset(pointer + nbytes, GUARD_VALUE, GUARD_BYTES)
         return Buffer(memory, pointer, nbytes)
 
     def free(self, buffer: Buffer) -> None:
         self.graphs.clear()
-        buffer.memory.__init__(0)
+        # After a failed kernel every call fails, and it is the kernel's error that has to be reported.
+        with contextlib.suppress(self.cp.cuda.runtime.CUDARuntimeError):
+            self.cp.cuda.runtime.free(buffer.memory)
 
     def upload(self, buffer: Buffer, data: np.ndarray) -> None:
         if data.nbytes:
@@ -335,8 +344,6 @@ def describe(cp: Any) -> Capabilities:
         base = replace(
             cuda_target("sm_80"), arch=arch, peak_flops=0.0, tensor_flops=0.0, peak_bytes=0.0, cache_bytes_s=0.0
         )
-    from emmy.codegen.nvrtc import nvrtc_version
-
     name = facts["name"].decode() if isinstance(facts["name"], bytes) else str(facts["name"])
     return replace(
         base,
@@ -377,8 +384,12 @@ def _first_error(log: str) -> str:
     return lines[0] if lines else log.strip()[:200] or "no message"
 
 
-def _driver_hint(error: str) -> str:
+def _driver_hint(cp: Any, error: str) -> str:
+    """What to do where the runtime finds no GPU to use."""
     if "InsufficientDriver" in error:
+        # Without any driver the runtime says the same as with an old one; its version tells them apart.
+        if not cp.cuda.runtime.driverGetVersion():
+            return "no NVIDIA driver is installed on this machine"
         return (
             "the NVIDIA driver is older than the CUDA runtime: update the driver, or install an older cupy-cuda package"
         )

@@ -14,7 +14,6 @@ from emmy.frontend.export import export_graph
 from emmy.frontend.inputs import Array, random_inputs, shape_of, to_numpy
 from emmy.frontend.snippet import Snippet, failure, read_snippet
 from emmy.frontend.types import TORCH
-from emmy.goldens.dataset import shape as golden_shape
 from emmy.ir.dtype import DType
 from emmy.ir.graph import Graph
 from emmy.ir.nest import Region
@@ -102,6 +101,8 @@ def trace_callable(source: str, inputs: Sequence[InputLike], name: str = "progra
 
 def trace_golden(name: str) -> Traced:
     """Trace the golden shape ``name``. Raises InputError naming the nearest shapes for an unknown one."""
+    from emmy.goldens.dataset import shape as golden_shape
+
     shape = golden_shape(name)
     return trace_callable(shape.snippet(), shape.inputs(), shape.name)
 

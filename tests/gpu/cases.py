@@ -1,0 +1,203 @@
+"""What is checked on a GPU: a small program a case, between them every tier, dtype, fused neighbour, awkward size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from emmy.frontend.export import export_graph
+from emmy.ir.nest import Region
+from emmy.passes.decompose import decompose
+from emmy.passes.partition import partition
+from emmy.target import DynamicSpec
+
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
+ROWS = 512
+"""Size of a symbolic axis when traced; results are checked there, at 509 and at 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program over tensors x0, x1, … of ``shapes``.
+
+    dynamic: (input, axis) pairs that are one symbolic size. leaves: sampled of every tier that offers any. pins:
+    partial knob maps that have to be realised as well. tiers: those that have to offer leaves. masks: inputs that are
+    booleans.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: str = "f32"
+    dynamic: tuple[tuple[int, int], ...] = ()
+    leaves: int = 8
+    pins: tuple[str, ...] = ()
+    tiers: tuple[str, ...] = ()
+    masks: tuple[int, ...] = ()
+
+    def region(self) -> Region:
+        """The traced program; it has to be one region."""
+        inputs = {
+            f"x{n}": torch.zeros(shape, dtype=torch.bool if n in self.masks else DTYPES[self.dtype])
+            for n, shape in enumerate(self.shapes)
+        }
+        specs = [DynamicSpec("seq_len", f"x{n}", axis) for n, axis in self.dynamic]
+        regions = partition(decompose(export_graph(self.name, self.function, inputs, specs).graph)).regions
+        if len(regions) != 1:
+            raise AssertionError(f"{self.name} is {len(regions)} regions")
+        return regions[0]
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return a @ b
+
+
+def bias_gelu(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    return F.gelu(a @ b + c)
+
+
+def residual(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    return a @ b + c
+
+
+def scaled_relu(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    return F.relu(F.relu(a) @ b * c)
+
+
+def widened(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return (a @ b).float()
+
+
+def rms_norm(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return F.rms_norm(x, (x.shape[-1],), w, 1e-6)
+
+
+def layer_norm(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.layer_norm(x, (x.shape[-1],), w, b)
+
+
+def silu_mul(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return F.silu(x) * y
+
+
+def mean_centred(x: torch.Tensor) -> torch.Tensor:
+    return (x - x.mean(-1, keepdim=True)) * x.amax(-1, keepdim=True)
+
+
+def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None, *,
+           causal: bool = False, grouped: bool = False) -> torch.Tensor:  # fmt: skip
+    return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, enable_gqa=grouped)
+
+
+SCALAR_PINS = (
+    "TILE=n16x8/f2x4/k8", "TILE=n16x16/f8x8/k16,STAGE=d2/sync", "TILE=n16x8/f4x4/k32,STAGE=d3/async",
+    "TILE=n16x8/f2x4/k16,REDUCE=g2k", "TILE=n16x8/f2x4/k16,REDUCE=g4a",
+)  # fmt: skip
+WARP_PINS = (
+    "TILE=a:mma_m16n8k16_f16_f32/w2x2/f2x4/k2,STAGE=d3/async", "TILE=a:mma_m16n8k16_f16_f32/w1x4/f2x2/k1,STAGE=d2/sync",
+    "TILE=a:mma_m16n8k16_f16_f32/w2x2/f2x2/k1,REDUCE=g2k", "TILE=a:mma_m16n8k16_f16_f16/w2x2/f2x4/k2",
+)  # fmt: skip
+BF16_PINS = ("TILE=a:mma_m16n8k16_bf16_f32/w2x2/f2x4/k2,STAGE=d3/async",)
+
+
+def _matmuls() -> list[Case]:
+    found = []
+    even, ragged = (96, 128, 160), (37, 53, 29)
+    edges = {"m1": (1, 64, 128), "n1": (64, 1, 40), "k1": (33, 40, 1), "one": (1, 1, 1), "m0": (0, 64, 32),
+             "n0": (16, 0, 8), "k0": (16, 24, 0), "odd": (129, 67, 515)}  # fmt: skip
+    for dtype in ("f32", "f16", "bf16", "f64"):
+        half = dtype in ("f16", "bf16")
+        tiers = ("scalar", "cell") + (("warp",) if half else ())
+        pins = {"f32": SCALAR_PINS, "f16": WARP_PINS, "bf16": BF16_PINS}.get(dtype, ())
+        few = 3 if dtype == "f64" else 10
+        make = partial(_matmul, dtype=dtype)
+        found.append(make(f"matmul.{dtype}", even, leaves=few + 4, pins=pins, tiers=tiers))
+        found.append(make(f"matmul.{dtype}.ragged", ragged, leaves=few))
+        found.append(make(f"matmul.{dtype}.dynM", (ROWS, 72, 96), leaves=few, dynamic=((0, 0),), tiers=tiers))
+        found.append(make(f"matmul.{dtype}.dynM.ragged", (ROWS, 61, 45), leaves=few, dynamic=((0, 0),)))
+        if dtype != "f64":
+            found += [make(f"matmul.{dtype}.{name}", size, leaves=4) for name, size in edges.items()]
+    return found
+
+
+def _matmul(name: str, size: tuple[int, int, int], **fields: Any) -> Case:
+    m, n, k = size
+    return Case(name, matmul, ((m, k), (k, n)), **fields)
+
+
+def _fused() -> list[Case]:
+    found = []
+    for dtype in ("f32", "f16", "bf16"):
+        for where, (m, n, k), dynamic in (
+            ("", (64, 96, 128), ()), (".ragged", (45, 51, 77), ()), (".dynM", (ROWS, 88, 64), ((0, 0),)),
+        ):  # fmt: skip
+            suffix = f"{dtype}{where}"
+            rows = ((2, 0),) if dynamic else ()
+            found += [
+                Case(f"bias_gelu.{suffix}", bias_gelu, ((m, k), (k, n), (n,)), dtype, dynamic, 6),
+                Case(f"residual.{suffix}", residual, ((m, k), (k, n), (m, n)), dtype, (*dynamic, *rows), 6),
+            ]
+        found += [
+            Case(f"scaled_relu.{dtype}", scaled_relu, ((70, 64), (64, 72), (72,)), dtype, leaves=6),
+            Case(f"linear.{dtype}", F.linear, ((70, 96), (88, 96)), dtype, leaves=6),
+            Case(f"batched.{dtype}", matmul, ((3, 33, 48), (3, 48, 40)), dtype, leaves=6),
+        ]
+    found.append(Case("widened.f16", widened, ((64, 64), (64, 72)), "f16", leaves=6))
+    return found
+
+
+def _rows() -> list[Case]:
+    found = []
+    programs: dict[str, tuple[Callable[..., Any], Callable[[int, int], tuple[tuple[int, ...], ...]]]] = {
+        "softmax": (partial(torch.softmax, dim=-1), lambda m, n: ((m, n),)),
+        "rms_norm": (rms_norm, lambda m, n: ((m, n), (n,))),
+        "sum": (partial(torch.sum, dim=-1), lambda m, n: ((m, n),)),
+        "silu_mul": (silu_mul, lambda m, n: ((m, n), (m, n))),
+    }
+    sizes = {"": (64, 4096), ".ragged": (7, 1003), ".m1": (1, 2048), ".n1": (33, 1), ".m0": (0, 64),
+             ".long": (3, 70_001), ".dynM": (ROWS, 1024), ".dynM.ragged": (ROWS, 333)}  # fmt: skip
+    for dtype in ("f32", "f16", "bf16"):
+        for kind, (function, shapes) in programs.items():
+            for where, (m, n) in sizes.items():
+                inputs = shapes(m, n)
+                dynamic = tuple((x, 0) for x, shape in enumerate(inputs) if len(shape) == 2) if "dyn" in where else ()
+                leaves = 10 if where in ("", ".dynM") and dtype != "bf16" else 4
+                tiers = ("row",) if where in ("", ".dynM") else ()
+                found.append(Case(f"{kind}.{dtype}{where}", function, inputs, dtype, dynamic, leaves, (), tiers))
+        found += [
+            Case(f"layer_norm.{dtype}", layer_norm, ((19, 768), (768,), (768,)), dtype, leaves=6),
+            Case(f"amax.{dtype}", partial(torch.amax, dim=-1), ((19, 1500),), dtype, leaves=6),
+            Case(f"argmax.{dtype}", partial(torch.argmax, dim=-1), ((19, 1500),), dtype, leaves=6),
+            Case(f"column_sum.{dtype}", partial(torch.sum, dim=0), ((300, 200),), dtype, leaves=6),
+            Case(f"mean_centred.{dtype}", mean_centred, ((19, 640),), dtype, leaves=6),
+        ]
+    found.append(Case("sum.f32.n0", partial(torch.sum, dim=-1), ((5, 0),), leaves=3))
+    found.append(Case("softmax.f64", partial(torch.softmax, dim=-1), ((9, 300),), "f64", leaves=3))
+    return found
+
+
+def _attention() -> list[Case]:
+    found = []
+    for dtype in ("f32", "f16"):
+        for where, (h, s, d) in {"": (2, 128, 64), ".ragged": (2, 77, 64), ".d128": (2, 96, 128)}.items():
+            shapes = ((1, h, s, d),) * 3
+            found.append(Case(f"attention.{dtype}{where}", attend, shapes, dtype, leaves=5, tiers=("attention",)))
+            found.append(
+                Case(f"attention.{dtype}.causal{where}", partial(attend, causal=True), shapes, dtype, leaves=5)
+            )
+        dynamic = tuple((x, 2) for x in range(3))
+        found += [
+            Case(f"attention.{dtype}.dyn", partial(attend, causal=True), ((1, 2, ROWS, 64),) * 3, dtype, dynamic, 4),
+            Case(f"attention.{dtype}.grouped", partial(attend, grouped=True),
+                 ((1, 4, 40, 64), (1, 2, 56, 64), (1, 2, 56, 64)), dtype, leaves=4),
+            Case(f"attention.{dtype}.mask", attend, (*((1, 2, 40, 64),) * 3, (40, 40)), dtype, leaves=4, masks=(3,)),
+        ]  # fmt: skip
+    return found
+
+
+CASES: dict[str, Case] = {case.name: case for case in (*_attention(), *_matmuls(), *_fused(), *_rows())}
