@@ -188,7 +188,7 @@ class Tuner:
             known, finished = {}, 0
         search, variants = self._search(region, space, shape, known, finished)
         if finished and not self._still_holds(search, variants, known):
-            search, variants = self._search(region, space, shape, {}, 0)
+            search, variants = self._search(region, space, shape, known, 0)
         best_us = search.best_us if search.best is not None else None
         contenders = [variants[leaf] for leaf in search.finalists(self.options.o3_tol, FINALISTS)]
         statuses: Counter[str] = Counter(attempt.status for attempt in search.attempts)
@@ -281,7 +281,13 @@ class Tuner:
         return search, variants
 
     def _still_holds(self, search: Search, variants: Mapping[int, Variant], known: Mapping[str, Measurement]) -> bool:
-        """Whether the finalists of a search that was not lowered again are still of the code that was measured."""
+        """Whether a search that was not lowered again came as far as it did, with finalists of the code that was measured.
+
+        Another prior asks in another order, and another space may lack the leaves that were measured.
+        """
+        reached = min((row.median_us for row in known.values() if row.ok and row.median_us is not None), default=None)
+        if search.best is None or (reached is not None and search.best_us > reached):
+            return False
         finalists = [variants[leaf] for leaf in search.finalists(self.options.o3_tol, FINALISTS)]
         return all(v.text not in known or known[v.text].plan_digest == v.digest for v in finalists)
 

@@ -26,7 +26,7 @@ CAPS = Capabilities(
 
 @dataclass
 class ModelBench:
-    """planted: latencies, µs, by plan digest. broken: (kernel name, reply) of kernels that fail. asked: what was called."""
+    """planted: latencies, µs, by plan digest. broken: names of kernels that do not compile. asked: what was called."""
 
     planted: dict[str, float] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)

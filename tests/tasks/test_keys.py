@@ -19,7 +19,8 @@ RUN = SweepRun("20261130-1", "model-cpu", "d1", "c1", "code1", 50, 0.15, False, 
     "changed",
     [
         {"sweep": "20261130-2"}, {"device": "NVIDIA H200"}, {"driver": "d2"}, {"compiler": "c2"}, {"code": "code2"},
-        {"patience": 12}, {"o3_tol": 0.1}, {"fast_math": True}, {"pins": "TILE=n8x8"}, {"prior": "p2"}, {"reconfirm": 1},
+        {"patience": 12}, {"o3_tol": 0.1}, {"fast_math": True}, {"pins": "TILE=n8x8"}, {"prior": "p2"},
+        {"reconfirm": 1},
     ],
 )  # fmt: skip
 def test_every_part_of_a_run_is_in_the_key(changed: dict[str, Any]) -> None:
