@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -27,8 +28,14 @@ def _environment(folder: str) -> Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.filters |= {"us": _us, "ratio": _ratio, "clock": _clock, "seconds": _seconds}
+    environment.filters |= {"us": _us, "ratio": _ratio, "clock": _clock, "seconds": _seconds, "wrap": _wrap}
     return environment
+
+
+def _wrap(text: str) -> str:
+    """Lines of at most 118 columns; those after the first are indented as under a bullet."""
+    lines = textwrap.wrap(text, 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def _us(value: float | None) -> str:
