@@ -33,10 +33,11 @@ from emmy.ir.expr import (
     i32,
     mod,
     mul,
+    select,
     sub,
 )
 from emmy.ir.fragment import ATOMS, Atom, Fragments, LdMatrix, Mma, matrix_rows
-from emmy.ir.kernel import TID, Atomic, Barrier, For, If, Kernel, Let, RegSet, Stmt, Store, View
+from emmy.ir.kernel import TID, Atomic, Barrier, For, If, Kernel, Let, RegArray, RegSet, Stmt, Store, View
 from emmy.ir.pipeline import CopyCommit, CopyWait
 from emmy.ir.plan import Plan
 from emmy.passes.contraction import Contraction
@@ -167,6 +168,7 @@ class _Lowering(TileLowering):
         self.acc = Fragments("acc", leaf.atom, "c", (leaf.chains, leaf.fm, leaf.fn), 0.0)
         self.lets: dict[str, Let] = {}
         self.pointers: dict[str, View] = {}
+        self.turn = RegArray("slot", DType.I32, (1,), init=0)
 
     def operand_tile(self, name: str, side: Operand, size: int) -> SwizzledTile:
         """The tile of ``size`` rows or columns and a k step, contiguous the way the operand is."""
@@ -270,7 +272,8 @@ class _Lowering(TileLowering):
         if not ahead and leaf.depth > 1:
             body += end
         defined = [] if isinstance(steps.value, Const) else [steps]
-        loop = For("step", i32(0), count, i32(1), tuple(body))
+        turn, onward, turned = self.turning()
+        loop = For("step", i32(0), count, i32(1), (*onward, *body, *turned))
         # no copy outlives the loop: those in flight are zeros beyond the last step
         done: list[Stmt] = [CopyWait(0)] if leaf.transport == "async" and leaf.depth > (2 if ahead else 1) else []
         warp = Let("warp", floordiv(TID, i32(32)))
@@ -281,7 +284,7 @@ class _Lowering(TileLowering):
             Let("warp_n", mul(floordiv(warp.var, i32(leaf.wm)), i32(leaf.warp_n))),
             *self.pointers.values(),
         ]
-        return [*defined, *copying, *place, self.acc, a, b, *entry, loop, *done, *self.joined()]
+        return [*defined, *copying, *place, self.acc, a, b, *turn, *entry, loop, *done, *self.joined()]
 
     def joined(self) -> list[Stmt]:
         """All sets of accumulators summed into the first."""
@@ -296,8 +299,27 @@ class _Lowering(TileLowering):
         return out
 
     def slot(self, step: Expr) -> Expr:
-        """Number of the slot that holds ``step``."""
-        return mod(step, i32(self.leaf.depth)) if self.leaf.depth > 1 else i32(0)
+        """Number of the slot that holds ``step``: a step's number, or inside the loop the variable and a distance.
+
+        A remainder by a power of two is a mask. For other depths the loop carries its slot, since a division by a
+        constant is seven instructions, and three of them stood in every step.
+        """
+        depth = self.leaf.depth
+        if isinstance(step, Const) or depth & (depth - 1) == 0:
+            return mod(step, i32(depth))
+        if step == Var("step"):
+            return self.turn.at(0)
+        return Var("slot_next") if step == add(Var("step"), i32(1)) else Var("slot_fill")
+
+    def turning(self) -> tuple[list[Stmt], list[Stmt], list[Stmt]]:
+        """Statements before the loop, at the start and at the end of its body, by which it carries its slot."""
+        last = self.leaf.depth - 1
+        if last & (last + 1) == 0:
+            return [], [], []
+        slot = self.turn.at(0)
+        onward = Let("slot_next", select(call("eq", slot, i32(last)), i32(0), add(slot, i32(1))))
+        before = Let("slot_fill", select(call("eq", slot, i32(0)), i32(last), sub(slot, i32(1))))
+        return [self.turn], [onward, before], [RegSet(slot, onward.var)]
 
     def place(self, tile: SwizzledTile, row: Expr, col: Expr, row_at: int, col_at: int, name: str) -> tuple[str, int]:
         """(pointer, constant) to (row + row_at, col + col_at) of a tile's first slot.
