@@ -17,7 +17,8 @@ from emmy.ir.nest import Region
 from emmy.ir.plan import Plan
 from emmy.passes.contraction import Contraction, match_contraction
 from emmy.passes.lower.operand import Operand
-from emmy.passes.lower.warp import WarpLeaf, chains, lower_warp, operands, stage_dtype
+from emmy.passes.lower.warp import lower_warp
+from emmy.passes.lower.warp_leaf import WarpLeaf, chains, operands, stage_dtype
 from emmy.schedule.knobs import OFF, AtomTile, KnobKey, KnobMap, KnobValue, Raster, Reduce, Split, Stage
 from emmy.schedule.knobs.values import is_fast_math_atom
 from emmy.schedule.tiers.base import Columns, Rule, Tier, concat, product, rule
@@ -38,7 +39,7 @@ SM_THREADS = 2048
 
 @dataclass(frozen=True, slots=True)
 class WarpProblem:
-    """A contraction whose factors are both of one 16-bit type. staged: see emmy.passes.lower.warp.stage_dtype."""
+    """A contraction whose factors are both of one 16-bit type. staged: see emmy.passes.lower.warp_leaf.stage_dtype."""
 
     contraction: Contraction
     a: Operand

@@ -1,0 +1,115 @@
+"""A leaf of the warp tier, and what of a contraction decides how its tiles are staged: the operands and the results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from emmy.ir.dtype import DType
+from emmy.ir.expr import Expr, Load, Var, free_vars, i32
+from emmy.ir.fragment import ATOMS, Atom
+from emmy.passes.contraction import Contraction
+from emmy.passes.lower.access import Memory
+from emmy.passes.lower.operand import Operand, operand
+from emmy.passes.lower.tile import loads_of, vector_fits
+
+
+@dataclass(frozen=True, slots=True)
+class WarpLeaf:
+    """The parameters of one warp leaf: warps wm × wn, atoms a warp fm × fn, ``steps`` atoms a k step, ring, splits.
+
+    min_blocks: blocks that a multiprocessor is to hold (a bound on registers); follows from the others.
+    """
+
+    atom: str
+    wm: int
+    wn: int
+    fm: int
+    fn: int
+    steps: int
+    depth: int
+    transport: str
+    split: int = 1
+    atomic: bool = False
+    group: int = 0
+    min_blocks: int = 0
+
+    @property
+    def shape(self) -> Atom:
+        return ATOMS[self.atom]
+
+    @property
+    def warp_m(self) -> int:
+        return self.fm * self.shape.m
+
+    @property
+    def warp_n(self) -> int:
+        return self.fn * self.shape.n
+
+    @property
+    def block_m(self) -> int:
+        return self.wm * self.warp_m
+
+    @property
+    def block_n(self) -> int:
+        return self.wn * self.warp_n
+
+    @property
+    def k(self) -> int:
+        return self.steps * self.shape.k
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.wm * self.wn
+
+    @property
+    def chains(self) -> int:
+        return int(chains(self.fm, self.fn, self.steps))
+
+
+def chains(fm: Any, fn: Any, steps: Any) -> Any:
+    """Accumulator sets that the atoms of a k step go to in turn, summed at the end.
+
+    A product waits for the one before it on the same accumulators, some 33 cycles, in which a warp can issue four to
+    eight others. A warp of fewer atoms takes as many sets as make eight, if the step has the atoms to share out.
+    """
+    return np.minimum(steps & -steps, np.maximum(1, 8 // (fm * fn)))
+
+
+def operands(problem: Contraction) -> tuple[Operand, Operand]:
+    """Both factors as operands of atoms. Raises Refused."""
+    memory = Memory.of(problem.region)
+    return operand(memory, problem.a, problem.m, problem.k), operand(memory, problem.b, problem.n, problem.k)
+
+
+def stage_dtype(problem: Contraction) -> DType | None:
+    """The type in which a warp turns its results round in shared memory; None: stores straight from accumulators.
+
+    A 16-bit output written straight from accumulators covers half of every 32-byte sector a store touches, so twice the
+    sectors go to the L2 cache; turned round, a lane has 16 contiguous bytes. float32 outputs fill their sectors as they
+    are. An epilogue that reads a whole matrix (a residual) is applied after turning, where its reads are as wide as the
+    stores: the accumulators are then staged as float32. Any other is applied before, and its rounded result staged.
+    """
+    memory = Memory.of(problem.region)
+    tensors = [output.tensor for output, _, _ in problem.epilogue]
+    if not any(tensor.dtype.nbytes == 2 for tensor in tensors):
+        return None
+    late = len(tensors) > 1 or any(_two_axes(problem, memory, expr) for _, expr, _ in problem.epilogue)
+    lanes = 4 if late else 8
+    for output, _, axes in problem.epilogue:
+        reference = Load(output.tensor.name, tuple(Var(a) if a else i32(0) for a in axes), output.tensor.dtype)
+        if not vector_fits(memory, reference, problem.n, lanes):
+            return None
+    return DType.F32 if late else tensors[0].dtype
+
+
+def _two_axes(problem: Contraction, memory: Memory, expr: Expr | None) -> bool:
+    """Whether the epilogue reads an element of its own for every cell."""
+    names = {problem.m.name, problem.n.name}
+    own = problem.comp.name
+    return expr is not None and any(
+        load.tensor.split(".")[0] != own and names <= {n for i in load.index for n in free_vars(i)}
+        for load in loads_of(expr)
+    )
