@@ -71,6 +71,12 @@ class _Lowering(TileLowering):
         rows, cols = (size, self.leaf.k) if side.along_k else (self.leaf.k, size)
         return operand_tile(name, side.dtype, rows, cols)
 
+    @property
+    def acc_registers(self) -> int:
+        """32-bit registers of a thread's accumulators."""
+        leaf = self.leaf
+        return leaf.chains * leaf.fm * leaf.fn * self.atom.c.registers * self.atom.acc.nbytes // 4
+
     def final_shape(self) -> tuple[int, int]:
         return FINAL_THREADS, 4 if self.divides(self.n, 4) else 1
 
@@ -143,6 +149,10 @@ class _Lowering(TileLowering):
             begin, end = filler.fill(i32(number), f"_{number}")
             first += [*begin, *end, *commit]
         begin, end = filler.fill(add(step, i32(leaf.depth - 1)), "")
+        if self.acc_registers >= 64 and first:
+            # every block begins inside the output; the compiler does not know, and so does not clear the accumulators,
+            # an instruction a pair, before the first copies are on their way
+            first = [If(call("lt", Var("m0"), self.m.extent), tuple(first))]
         # the first copies are on their way before anything that only the products need is computed
         copying = [*self.lets.values(), *filler.views, *self.pointers.values(), *first]
         self.pointers = {}
