@@ -1,0 +1,303 @@
+"""The GPU's bars: ``python -m benchmarks.h200 --minutes 8 --group fp16 --out DIR``.
+
+Tunes the shapes of the chosen bars cold into one sweep, times each tuned best beside eager PyTorch (and torch.compile,
+with ``--tcompile``), and prints every bar with its rows, ratios and shares of the ceiling. It stops in time: what was
+measured stays in the store and in the results beside it, and the next call goes on from there. ``--clean`` starts over
+in a new sweep, ``--report`` only prints what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.h200_report import Result, report
+from benchmarks.h200_shapes import GROUPS, Subject
+
+if TYPE_CHECKING:
+    from emmy.bench.protocol import Bench
+    from emmy.pipeline import Job, Workspace
+    from emmy.search.tuner import Tuned, Tuner
+
+GRACE_S = 20.0
+"""Time kept at the end for the report; the process is killed when even that has passed."""
+
+PROCESSES, ROUNDS = 2, 4
+
+
+class TimeUp(BaseException):
+    """The time limit. No ordinary handler of exceptions catches it."""
+
+
+@dataclass(slots=True)
+class Metered:
+    """A bench that notes how long its calls take: the rest of a search is the parent's own work."""
+
+    bench: Bench
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self.bench, name)
+        if not callable(call):
+            return call
+
+        def metered(*args: Any, **kwargs: Any) -> Any:
+            started = time.perf_counter()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+
+        return metered
+
+    def take(self) -> dict[str, float]:
+        """Seconds by call since the last time."""
+        found, self.seconds = self.seconds, {}
+        return found
+
+
+class Results:
+    """Finished subjects of a sweep, one JSON line each, beside the store."""
+
+    def __init__(self, path: Path, sweep: str) -> None:
+        self.path, self.sweep = path, sweep
+        self.rows: dict[str, Result] = {}
+        self.ceilings: dict[str, Any] = {}
+        for line in path.read_text().splitlines() if path.exists() else ():
+            data = json.loads(line)
+            if data.pop("sweep") != sweep:
+                continue
+            if "ceilings" in data:
+                self.ceilings = data["ceilings"]
+            else:
+                self.rows[data["name"]] = Result(**data)
+
+    def add(self, result: Result) -> None:
+        self.rows[result.name] = result
+        self._write(asdict(result))
+
+    def set_ceilings(self, ceilings: dict[str, Any]) -> None:
+        self.ceilings = ceilings
+        self._write({"ceilings": ceilings})
+
+    def _write(self, data: dict[str, Any]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"sweep": self.sweep, **data}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main() -> int:
+    options = _options()
+    from emmy import config
+    from emmy.pipeline import open_workspace
+
+    started = time.monotonic()
+    settings = config.load(device=options.device, patience=options.patience)
+    work = open_workspace(settings)
+    work.folder.mkdir(parents=True, exist_ok=True)
+    sweep = work.sweep(options.clean)
+    results = Results(work.folder / "h200.jsonl", sweep)
+    groups = options.group or list(GROUPS)
+    subjects = list({s.name: s for group in groups for s in GROUPS[group] if options.kernel in s.name}.values())
+    say(f"{work.caps.name}, driver {work.caps.driver}, {work.caps.compiler}, sweep {sweep}, {work.prior.name} prior")
+    say(f"patience {settings.patience}, {len(subjects)} subjects, {options.minutes:g} minutes")
+    limit = started + 60 * options.minutes - GRACE_S
+    if not options.report:
+        _under_limit(limit, lambda: _measure(work, sweep, subjects, results, options, limit))
+    done = [s.name for s in subjects if s.name in results.rows]
+    text, passed = report(groups, results.rows, results.ceilings, work.caps)
+    say(text)
+    say(f"{len(done)} of {len(subjects)} subjects measured in {time.monotonic() - started:.0f} s")
+    _export(work, results, text, options.out)
+    return 0 if passed and len(done) == len(subjects) else 1
+
+
+def _under_limit(limit: float, run: Any) -> None:
+    """Runs until it ends or time is up; a process that hangs beyond the grace is killed by the kernel."""
+
+    def stop(*_: Any) -> None:
+        raise TimeUp
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, max(1.0, limit - time.monotonic()))
+    try:
+        run()
+    except TimeUp:
+        say("time is up")
+    finally:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, GRACE_S - 2)
+
+
+def _measure(
+    work: Workspace, sweep: str, subjects: list[Subject], results: Results, options: argparse.Namespace, limit: float
+) -> None:
+    with work.bench(sweep) as plain:
+        bench = Metered(plain)
+        # torch workers take seconds to start; they do so while the first shape is searched
+        _prestart(plain)
+        if not results.ceilings and work.caps.language == "cuda":
+            from benchmarks.streaming import ceilings
+
+            results.set_ceilings(ceilings())
+            say("streaming: " + ", ".join(
+                f"{name} {value['bytes_s'] / 1e12:.2f} TB/s" for name, value in results.ceilings.items()
+                if isinstance(value, dict)
+            ))  # fmt: skip
+        tuner = work.tuner(bench, sweep)
+        longest = 5.0
+        for place, subject in enumerate(subjects, start=1):
+            old = results.rows.get(subject.name)
+            if old is not None and old.ok and not options.again and not (options.tcompile and _wants_tcompile(old)):
+                continue
+            if time.monotonic() + longest > limit:
+                say(f"stopped before {subject.name}: {limit - time.monotonic():.0f} s left")
+                break
+            begun = time.monotonic()
+            result = _subject(work, sweep, subject, tuner, bench, options)
+            longest = max(longest, 0.7 * (time.monotonic() - begun))
+            results.add(result)
+            say(f"[{place}/{len(subjects)}] {result.line()}")
+        work.store.fold()
+
+
+def _prestart(bench: Bench) -> None:
+    from emmy.bench.client import Worker
+
+    while len(bench._confirm) < PROCESSES:
+        bench._confirm.append(Worker(bench.device, bench.cache_dir, torch=True, threads=bench.caps.units))
+    for worker in bench._confirm:
+        worker.start()
+
+
+def _wants_tcompile(result: Result) -> bool:
+    return result.name in {s.name for s in GROUPS["rows"]} and result.tcompile_us is None
+
+
+def _subject(
+    work: Workspace, sweep: str, subject: Subject, tuner: Tuner, bench: Metered, options: argparse.Namespace
+) -> Result:
+    from emmy.errors import EmmyError
+    from emmy.pipeline import open_job
+
+    result = Result(subject.name)
+    started = time.perf_counter()
+    try:
+        job = open_job(subject.target)
+        for region in job.regions:
+            tuner.references(region)
+        result.open_s = time.perf_counter() - started
+        bench.take()
+        tuned = [tuner.tune(region, job.name if job.shape else "") for region in job.regions]
+        result.tune_s = time.perf_counter() - started
+        _search_facts(result, tuned, bench.take())
+        if all(one.best is not None for one in tuned):
+            _timed(work, sweep, job, tuned, bench, result, options.tcompile and _wants_tcompile(result))
+        else:
+            result.status, result.reason = "bench_fail", "; ".join(_why(one) for one in tuned)
+    except Exception as error:
+        # One shape must not lose the others; what failed is in the table.
+        kind = "" if isinstance(error, EmmyError) else f"{type(error).__name__}: "
+        result.status, result.reason = "error", f"{kind}{str(error).splitlines()[0] if str(error) else ''}"
+        if options.debug:
+            raise
+    result.total_s = time.perf_counter() - started
+    return result
+
+
+def _why(tuned: Tuned) -> str:
+    statuses = ", ".join(f"{count} {status}" for status, count in tuned.statuses.items())
+    return tuned.skipped or f"nothing ran: {statuses}"
+
+
+def _search_facts(result: Result, tuned: list[Tuned], seconds: dict[str, float]) -> None:
+    from emmy.search.variant import label_of
+
+    result.live = sum(one.live for one in tuned)
+    result.offered = sum(one.offered for one in tuned)
+    for one in tuned:
+        for status, count in one.statuses.items():
+            result.statuses[str(status)] = result.statuses.get(str(status), 0) + count
+    result.knobs = " | ".join(label_of(one.best.knobs) for one in tuned if one.best is not None)
+    result.lane = "fm" if any(one.best is not None and one.best.lane == "fm" for one in tuned) else "std"
+    result.screen_s = seconds.get("screen", 0.0)
+    result.confirm_s = seconds.get("confirm", 0.0)
+    search = sum(one.seconds for one in tuned)
+    result.parent_s = max(0.0, search - sum(seconds.values()))
+
+
+def _timed(
+    work: Workspace, sweep: str, job: Job, tuned: list[Tuned], bench: Metered, result: Result, tcompile: bool
+) -> None:
+    """The tuned best beside the references, interleaved, in the same processes."""
+    from emmy.comparison import GREEDY, Candidate, compare
+    from emmy.schedule.knobs import KnobMap
+    from emmy.search.pick import Pick
+
+    picks = tuple(Pick(one.best, "evidence", one.us, "tuned") for one in tuned if one.best is not None)
+    row = Candidate(GREEDY, "greedy", KnobMap(), picks)
+    backends = ("eager", "tcompile", "emmy") if tcompile else ("eager", "emmy")
+    found = compare(job, work, bench, sweep, [row], backends, processes=PROCESSES, rounds=ROUNDS)  # type: ignore[arg-type]
+    result.protocol, result.status, result.reason = found.protocol, found.greedy.status.value, found.greedy.reason
+    result.emmy_us, result.low_us, result.high_us = found.greedy.us, found.greedy.low_us, found.greedy.high_us
+    backends_us = found.backends
+    result.eager_us, result.tcompile_us = backends_us.get("eager"), backends_us.get("tcompile")
+    for label, reply in found.references.items():
+        if not reply.ok:
+            result.reason += f" {label}: {reply.error}"
+    artefacts = [pick.variant.artefact for pick in picks]
+    result.flops, result.bytes_min = sum(a.flops for a in artefacts), sum(a.bytes_min for a in artefacts)
+    result.tensor = any(a.tensor for a in artefacts)
+    if found.result is not None:
+        own = found.result.replies[GREEDY]
+        result.registers, result.spills = own.registers, own.spills
+        result.sm_clock_mhz, result.throttle = own.sm_clock_mhz, own.throttle
+
+
+def _export(work: Workspace, results: Results, text: str, out: Path | None) -> None:
+    """Results, report, and the measurements as Parquet, into a folder that is brought home."""
+    if out is None:
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    facts = {"device": work.caps.name, "driver": work.caps.driver, "compiler": work.caps.compiler,
+             "sweep": results.sweep, "patience": work.settings.patience, "ceilings": results.ceilings}  # fmt: skip
+    content = facts | {"rows": [asdict(row) for row in results.rows.values()]}
+    (out / "h200.json").write_text(json.dumps(content, indent=1))
+    (out / "h200.txt").write_text(text + "\n")
+    for table in ("measurement", "variant", "decision"):
+        work.store.frame(table).write_parquet(out / f"{table}.parquet")
+    if results.path.exists():
+        shutil.copy(results.path, out / results.path.name)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.h200", description=__doc__)
+    parser.add_argument("--group", action="append", choices=list(GROUPS), help="a bar (repeatable; default: all)")
+    parser.add_argument("--kernel", default="", metavar="SUBSTR", help="only subjects with SUBSTR in their name")
+    parser.add_argument("--minutes", type=float, default=9.0, help="the hard limit (default: 9)")
+    parser.add_argument("--patience", type=int, help="as in emmy tune")
+    parser.add_argument("--device", help="as in emmy tune")
+    parser.add_argument("--clean", action="store_true", help="start over in a new sweep")
+    parser.add_argument("--again", action="store_true", help="time subjects again that have a result")
+    parser.add_argument("--tcompile", action="store_true", help="time torch.compile as well where a bar asks for it")
+    parser.add_argument("--report", action="store_true", help="measure nothing, print what is there")
+    parser.add_argument("--debug", action="store_true", help="a shape that fails ends the run with its traceback")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for results that are brought home")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

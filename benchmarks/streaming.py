@@ -1,0 +1,129 @@
+"""How fast a kernel that only streams can be: ``python -m benchmarks.streaming`` prints the ceilings as JSON.
+
+A ceiling is the best of several plain kernels (block sizes, vectors a thread, cache hints) that read some tensors and
+write others once, with nothing computed, over buffers far beyond the last-level cache. It runs in a process of its own,
+so that the parent holds no context.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from itertools import product
+from typing import Any
+
+from emmy.errors import MissingPrerequisite
+
+THREADS = (128, 256, 512, 1024)
+VECTORS = (1, 2, 4, 8)
+"""128-bit accesses a thread and tensor."""
+
+HINTS = {"": ("*({0})", "*({0}) = {1}"), "cs": ("__ldcs({0})", "__stcs({0}, {1})")}
+"""Plain accesses, and those that mark a line as streamed."""
+
+MIXES = {"copy": (1, 1), "read": (1, 0), "join": (2, 1)}
+"""(tensors read, tensors written): softmax and rms_norm; a row sum; silu(x)·y."""
+
+SIZES = (16384 * 8192 * 4, 16384 * 8192 * 2)
+SAMPLES, LAUNCHES = 7, 6
+
+
+def source(mix: str, vectors: int, hint: str) -> str:
+    """One kernel: each block takes ``vectors`` consecutive stripes of every tensor."""
+    reads, writes = MIXES[mix]
+    load, store = HINTS[hint]
+    lines = [f'extern "C" __global__ void {name(mix, vectors, hint)}(const uint4* x, const uint4* y, uint4* z) {{']
+    lines.append(f"  const long long at = (long long)blockIdx.x * blockDim.x * {vectors} + threadIdx.x;")
+    for v in range(vectors):
+        lines.append(f"  const uint4 a{v} = {load.format(f'x + at + {v} * blockDim.x')};")
+        if reads == 2:
+            lines.append(f"  const uint4 b{v} = {load.format(f'y + at + {v} * blockDim.x')};")
+    for v in range(vectors):
+        value = (
+            f"make_uint4(a{v}.x ^ b{v}.x, a{v}.y ^ b{v}.y, a{v}.z ^ b{v}.z, a{v}.w ^ b{v}.w)" if reads == 2 else f"a{v}"
+        )
+        if writes:
+            lines.append(f"  {store.format(f'z + at + {v} * blockDim.x', value)};")
+    if not writes:
+        total = " ^ ".join(f"a{v}.{c}" for v in range(vectors) for c in "xyzw")
+        # Never true of the data, and nothing the compiler could know.
+        lines.append(f"  if (({total}) == 0x9e3779b9u) z[0] = a0;")
+    return "\n".join([*lines, "}"])
+
+
+def name(mix: str, vectors: int, hint: str) -> str:
+    return f"stream_{mix}_{vectors}{hint}"
+
+
+FILL = """
+extern "C" __global__ void fill(unsigned* x, long long n) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x) {
+    unsigned h = (unsigned)i * 2654435761u; h ^= h >> 15; h *= 2246822519u; x[i] = (h ^ (h >> 13)) | 1u;
+  }
+}
+"""
+
+
+def measure() -> dict[str, Any]:
+    """``{mix}.{bytes of a tensor}``: microseconds, bytes a second and the kernel of the fastest one."""
+    import cupy as cp
+
+    text = FILL + "\n".join(source(m, v, h) for m in MIXES for v in VECTORS for h in HINTS)
+    module = cp.RawModule(code=text)
+    stream = cp.cuda.Stream(non_blocking=True)
+    found: dict[str, Any] = {"device": cp.cuda.runtime.getDeviceProperties(0)["name"].decode()}
+    with stream:
+        buffers = [cp.cuda.alloc(max(SIZES)) for _ in range(3)]
+        for buffer in buffers:
+            fill = module.get_function("fill")
+            fill((4096,), (256,), (buffer.ptr, cp.int64(max(SIZES) // 4)))
+        stream.synchronize()
+        arguments = tuple(cp.uint64(buffer.ptr) for buffer in buffers)
+        for mix, (reads, writes) in MIXES.items():
+            for size in SIZES:
+                tried = []
+                for vectors, hint, threads in product(VECTORS, HINTS, THREADS):
+                    kernel = module.get_function(name(mix, vectors, hint))
+                    seconds = timed(cp, stream, kernel, arguments, size, threads, vectors)
+                    tried.append((seconds, f"{name(mix, vectors, hint)} x {threads}"))
+                seconds, best = min(tried)
+                rate = (reads + writes) * size / seconds
+                found[f"{mix}.{size}"] = {"us": seconds * 1e6, "bytes_s": rate, "kernel": best}
+    return found
+
+
+def timed(
+    cp: Any, stream: Any, kernel: Any, arguments: tuple[Any, ...], size: int, threads: int, vectors: int
+) -> float:
+    """Median seconds of a launch."""
+    grid = (size // (16 * threads * vectors),)
+    kernel(grid, (threads,), arguments)
+    values = []
+    for _ in range(SAMPLES):
+        start, stop = cp.cuda.Event(), cp.cuda.Event()
+        start.record(stream)
+        for _ in range(LAUNCHES):
+            kernel(grid, (threads,), arguments)
+        stop.record(stream)
+        stop.synchronize()
+        values.append(cp.cuda.get_elapsed_time(start, stop) * 1e-3 / LAUNCHES)
+    return statistics.median(values)
+
+
+def ceilings(timeout_s: float = 120.0) -> dict[str, Any]:
+    """``measure`` in a process of its own. Raises MissingPrerequisite with its last words."""
+    command = [sys.executable, "-m", "benchmarks.streaming"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired:
+        raise MissingPrerequisite("the streaming kernels", found=f"no end after {timeout_s:g} s") from None
+    if done.returncode:
+        raise MissingPrerequisite("the streaming kernels", found=done.stderr.strip().splitlines()[-1:])
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure()))
