@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,10 @@ from emmy.priors.choose import offline_file
 from tasks.keys import SweepRun, code_version, file_digest
 
 QUICK_PATIENCE = 12
-"""Patience of the quick group where nobody says otherwise: ten shapes in under five minutes on two cores."""
+"""Patience of the quick group where nobody says otherwise: a sweep of ten shapes is to end within five minutes."""
+
+QUICK_LOOKS = 2
+"""Looks of the quick group: on two busy cores (2026-11-30) a third, 8 s a shape, decided next to nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,8 @@ class Plan:
         pins = ",".join([settings.knobs, *(f"{family}={text}" for family, text in settings.family_pins)])
         return SweepRun(
             sweep, caps.name, caps.driver, caps.compiler, code_version(), settings.patience, settings.o3_tol,
-            settings.fast_math, pins, file_digest(offline_file(settings)), self.thresholds.reconfirm,
+            settings.fast_math, pins, file_digest(offline_file(settings)),
+            json.dumps(asdict(self.thresholds)),
         ).to_json()  # fmt: skip
 
     def folder(self, sweep: str) -> Path:

@@ -60,7 +60,7 @@ def _compared(
     try:
         result = session.ab(shape, entries, lane, KnobMap.parse(greedy), number)
     except BaseException as error:
-        session.reporter.done(f"failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+        session.reporter.failed(error)
         raise
     session.reporter.done(told(result))
     return result.to_json()

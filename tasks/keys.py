@@ -27,8 +27,8 @@ _NOT_MEASURING = ("emmy/cli/", "emmy/report/")
 class SweepRun:
     """What every number of a sweep depends on besides its shape; part of each key.
 
-    pins: the EMMY_KNOBS text and the family pins. prior: digest of the offline prior's file. group is not in it: the
-    same shape is the same work whichever selection it came with.
+    pins: the EMMY_KNOBS text and the family pins. prior: digest of the offline prior's file. rules: of the verdict.
+    The group is not in it: the same shape is the same work whichever selection it came with.
     """
 
     sweep: str
@@ -41,7 +41,7 @@ class SweepRun:
     fast_math: bool
     pins: str
     prior: str
-    reconfirm: int
+    rules: str
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -69,11 +69,19 @@ def content_key(step: str, run: Mapping[str, Any], shape: str, **content: Any) -
     return "--".join((_plain(step), _plain(shape), _plain(str(run["sweep"])), whole))
 
 
-def content_policy(step: str, parts: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> CacheKeyFnPolicy:
-    """The cache policy of a step whose task takes ``run`` and ``shape``; ``parts``: what else the result depends on."""
-    return CacheKeyFnPolicy(
-        cache_key_fn=lambda _, inputs: content_key(step, inputs["run"], inputs["shape"], **parts(inputs))
-    )
+def content_policy(
+    step: str, parts: Callable[[Mapping[str, Any]], Mapping[str, Any]], without: tuple[str, ...] = ()
+) -> CacheKeyFnPolicy:
+    """The cache policy of a step whose task takes ``run`` and ``shape``.
+
+    parts: what else the result depends on. without: parts of the run that it does not depend on.
+    """
+
+    def key(_: object, inputs: Mapping[str, Any]) -> str:
+        run = {name: value for name, value in inputs["run"].items() if name not in without}
+        return content_key(step, run, inputs["shape"], **parts(inputs))
+
+    return CacheKeyFnPolicy(cache_key_fn=key)
 
 
 def results_of(shape: str, storage: Path) -> list[Path]:

@@ -109,6 +109,11 @@ class Reporter:
         self.line(f"{self.head()}  {text}  [{self.elapsed()}]")
         self.publish()
 
+    def failed(self, error: BaseException) -> None:
+        """The current shape's step ended with an error."""
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        self.done("stopped" if isinstance(error, Stopped) else f"failed: {text}")
+
     def head(self) -> str:
         """``[ 3/10] tune      quick.reduce.1024x4096``; without a place for a step whose number is not known ahead."""
         total = self._total.get(self._step)

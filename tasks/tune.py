@@ -24,7 +24,9 @@ class NothingRan(EmmyError):
 @task(
     name="tune",
     task_run_name="tune {shape}",
-    cache_policy=content_policy("tune", lambda inputs: {"snippet": golden_shape(inputs["shape"]).snippet()}),
+    cache_policy=content_policy(
+        "tune", lambda inputs: {"snippet": golden_shape(inputs["shape"]).snippet()}, without=("rules",)
+    ),
     persist_result=True,
     result_serializer="json",
     tags=["measures"],
@@ -41,7 +43,7 @@ def tune(shape: str, run: Mapping[str, Any]) -> dict[str, Any]:
             found = tuned.skipped or ", ".join(f"{count} {status}" for status, count in tuned.statuses.items())
             raise NothingRan(f"{shape}: no variant ran", found=found or "no variant", hint="see emmy eval failures")
     except BaseException as error:
-        session.reporter.done(f"failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+        session.reporter.failed(error)
         raise
     facts = summary(tuned) | {"seconds": perf_counter() - started}
     session.reporter.done(

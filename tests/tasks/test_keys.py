@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from tasks.ab import ab
 from tasks.keys import SweepRun, code_version, content_key, content_policy, results_of
 from tasks.tune import tune
 
-RUN = SweepRun("20261130-1", "model-cpu", "d1", "c1", "code1", 50, 0.15, False, "", "p1", 2)
+RUN = SweepRun("20261130-1", "model-cpu", "d1", "c1", "code1", 50, 0.15, False, "", "p1", "{}")
 
 
 @pytest.mark.parametrize(
@@ -20,12 +21,21 @@ RUN = SweepRun("20261130-1", "model-cpu", "d1", "c1", "code1", 50, 0.15, False, 
     [
         {"sweep": "20261130-2"}, {"device": "NVIDIA H200"}, {"driver": "d2"}, {"compiler": "c2"}, {"code": "code2"},
         {"patience": 12}, {"o3_tol": 0.1}, {"fast_math": True}, {"pins": "TILE=n8x8"}, {"prior": "p2"},
-        {"reconfirm": 1},
+        {"rules": "{1}"},
     ],
 )  # fmt: skip
 def test_every_part_of_a_run_is_in_the_key(changed: dict[str, Any]) -> None:
     before, after = RUN.to_json(), replace(RUN, **changed).to_json()
     assert content_key("tune", before, "a") != content_key("tune", after, "a")
+
+
+def test_the_rules_of_the_verdict_do_not_repeat_a_search() -> None:
+    def keys(task: Any, **inputs: Any) -> set[str]:
+        runs = (RUN.to_json(), replace(RUN, rules="{1}").to_json())
+        return {task.cache_policy.compute_key(SimpleNamespace(), inputs | {"run": run}, {}) for run in runs}
+
+    assert len(keys(tune, shape="quick.matmul.256")) == 1
+    assert len(keys(ab, shape="quick.matmul.256", lane="std", goldens=[], tuned={"knobs": {}})) == 2
 
 
 def test_step_shape_and_content_are_in_the_key() -> None:
@@ -66,7 +76,7 @@ def test_results_of_a_shape_are_found_by_its_whole_name(tmp_path: Path) -> None:
 def test_measuring_tasks_persist_json_and_reports_are_not_cached() -> None:
     from prefect.cache_policies import NO_CACHE
 
-    from tasks.ab import ab, reconfirm
+    from tasks.ab import reconfirm
     from tasks.categorise import categorise_shape
     from tasks.propose import propose
     from tasks.report import write_report
