@@ -31,7 +31,7 @@ sweep: $(STAMP)
 	$(BIN)/python -m flows.golden_sweep --group $(GROUP) $(if $(filter-out 0,$(CLEAN)),--clean)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
