@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +10,12 @@ import click
 
 from emmy import config
 from emmy.cli.common import device_option, dump_dir_option, target_options
-from emmy.errors import InputError, MissingPrerequisite
+from emmy.errors import InputError
 from emmy.target import Target
 
 if TYPE_CHECKING:
+    from emmy.bench.artefact import KernelSpec
+    from emmy.codegen.nvrtc import NvrtcResult
     from emmy.pipeline import Job, Workspace
     from emmy.search.pick import Pick
 
@@ -115,50 +114,47 @@ def _kernel(work: Workspace, job: Job) -> str:
     return "\n".join(text(kernel) for kernel in kernels.values())
 
 
-def _sources(work: Workspace, job: Job) -> list[str]:
-    kernels = {kernel.name: kernel.source for pick in picks(work, job) for kernel in pick.variant.artefact.kernels}
-    return list(kernels.values())
-
-
 def _source(work: Workspace, job: Job) -> str:
-    return "\n".join(_sources(work, job))
+    kernels = {kernel.name: kernel.source for pick in picks(work, job) for kernel in pick.variant.artefact.kernels}
+    return "\n".join(kernels.values())
+
+
+def _built(work: Workspace, job: Job, ir: str) -> Iterator[tuple[KernelSpec, NvrtcResult]]:
+    """Every kernel of the picks as the CUDA device builds it to deploy."""
+    from emmy.codegen.nvrtc import compile_cuda, need_architecture
+    from emmy.device.cuda import compile_options
+
+    _need_cuda(work, ir)
+    need_architecture(work.caps.arch)
+    artefacts = [pick.variant.artefact for pick in picks(work, job)]
+    kernels = {kernel.name: (kernel, artefact.options) for artefact in artefacts for kernel in artefact.kernels}
+    for kernel, options in kernels.values():
+        yield kernel, compile_cuda(kernel.source, work.caps.arch, compile_options(options, "O3"))
 
 
 def _ptx(work: Workspace, job: Job) -> str:
-    from emmy.codegen.nvrtc import compile_cuda
-
-    _need_cuda(work, "ptx")
-    return "\n".join(compile_cuda(source, work.caps.arch).ptx for source in _sources(work, job))
+    return "\n".join(result.ptx for _, result in _built(work, job, "ptx"))
 
 
 def _sass(work: Workspace, job: Job) -> str:
-    from emmy.codegen.nvrtc import compile_cuda
+    from emmy.codegen.cubin import disassemble, find_tool, resources
+    from emmy.device.cuda import warnings
 
     _need_cuda(work, "sass")
-    tool = shutil.which("nvdisasm") or _packaged("nvdisasm")
-    if tool is None:
-        raise MissingPrerequisite("--ir sass needs nvdisasm", hint="pip install nvidia-cuda-nvdisasm")
+    for tool in ("nvdisasm", "cuobjdump"):
+        find_tool(tool)
     parts = []
-    for source in _sources(work, job):
-        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-            file.write(compile_cuda(source, work.caps.arch).cubin)
-            file.flush()
-            done = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise MissingPrerequisite("nvdisasm cannot read the CUBIN", found=done.stderr.strip().splitlines()[-1:])
-        parts.append(done.stdout)
-    return "\n".join(parts)
-
-
-def _packaged(tool: str) -> str | None:
-    """A tool that a wheel of NVIDIA's brought along."""
-    import importlib.util
-
-    spec = importlib.util.find_spec("nvidia")
-    for root in (spec.submodule_search_locations or []) if spec else []:
-        for path in Path(root).glob(f"**/bin/{tool}"):
-            return str(path)
-    return None
+    for kernel, result in _built(work, job, "sass"):
+        used = resources(result.cubin)[kernel.name]
+        threads = kernel.block[0] * kernel.block[1]
+        parts.append(
+            f"// {kernel.name} for {work.caps.arch}: {used.registers} registers, "
+            f"{used.stack_bytes + used.local_bytes} bytes spilled, {kernel.smem_bytes} bytes of shared memory, "
+            f"{threads} threads\n"
+        )
+        parts += [f"// ptxas: {text}\n" for text in warnings(result.log)]
+        parts.append(disassemble(result.cubin))
+    return "".join(parts)
 
 
 def _need_cuda(work: Workspace, ir: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +27,8 @@ class VariantLine:
 
     rank: place by the board's ranking column, None for what failed, was abandoned or was not measured there.
     prior, prior_rank, offered: which prior ranked it, at what place among how many leaves; 0 unknown.
+    registers, spills, smem_bytes, warnings: what the compiler said of it, where the device tells; spills in bytes a
+    thread, warnings (of ptxas) separated by line ends.
     """
 
     rank: int | None
@@ -39,6 +42,8 @@ class VariantLine:
     offered: int
     registers: int
     spills: int
+    smem_bytes: int
+    warnings: str
     error: str
 
 
@@ -163,6 +168,8 @@ def _line(rows: list[dict[str, Any]], ranked_by: str, prior: dict[str, Any] | No
         offered=prior["offered"],
         registers=main["registers"],
         spills=main["spills"],
+        smem_bytes=main["smem_bytes"],
+        warnings=main["warnings"],
         error=shown["error"],
     )
 
@@ -229,9 +236,9 @@ def _board_text(board: Board, top: int) -> str:
     if not board.picks:
         head.append("  no prior ranked these variants")
     shown = [line for place, line in enumerate(board.lines) if top == 0 or place < top or line.prior_rank == 1]
-    header = ["rank", *board.columns, "status", "lane", "prior rank", "regs", "spills", "", "knobs"]
+    header = ["rank", *board.columns, "status", "lane", "prior rank", "regs", "spills", "smem", "warnings", "", "knobs"]
     cells = [_cells(board, line) for line in shown]
-    right = [0, *range(1, len(board.columns) + 1), *(len(board.columns) + offset for offset in (3, 4, 5))]
+    right = [0, *range(1, len(board.columns) + 1), *(len(board.columns) + offset for offset in (3, 4, 5, 6))]
     body = table(header, cells, right)
     left_out = len(board.lines) - len(shown)
     more = f"\n  … {left_out} more (--top 0 shows all)" if left_out else ""
@@ -250,9 +257,18 @@ def _cells(board: Board, line: VariantLine) -> list[str]:
         place,
         str(line.registers) if line.registers else "-",
         str(line.spills) if line.registers else "-",
+        str(line.smem_bytes) if line.smem_bytes else "-",
+        _codes(line.warnings),
         mark,
         knobs_line(line.knobs),
     ]
+
+
+def _codes(warnings: str) -> str:
+    """ptxas warnings by their codes; one without a code by its first words."""
+    found = [re.search(r"C7\d{3}", text) for text in warnings.splitlines()]
+    texts = [code[0] if code else text[:24] for code, text in zip(found, warnings.splitlines(), strict=True)]
+    return " ".join(dict.fromkeys(texts)) or "-"
 
 
 def to_json(boards: Sequence[Board]) -> list[dict[str, Any]]:

@@ -57,7 +57,8 @@ def measured(store: Store, put: Put) -> Store:
     store.start_sweep(DEVICE, sweep="old")
     put("reduce", 1, 5.0)
     store.start_sweep(DEVICE, sweep="new")
-    put("matmul", 1, 12.5, rank=1, registers=40, spills=2)
+    serialised = "(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized"
+    put("matmul", 1, 12.5, rank=1, registers=40, spills=2, smem_bytes=4096, warnings=serialised)
     put("matmul", 2, 10.0, rank=7, registers=32)
     put("matmul", 2, 10.4, protocol=CONFIRM.label, registers=32)
     put("matmul", 3, 1234.5, regime="O1")

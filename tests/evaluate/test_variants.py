@@ -15,14 +15,14 @@ MATMUL = """\
 k_matmul_3fa2c1 (quick.matmul.256) on cpu-test, sweep new
   7 variants: 4 ok, 1 compile_failed, 2 timeout; ranked by O3 screen.v1.cold, microseconds
   offline pick: rank 2/2, 1.25x of best  <-- misses best
-  rank  O3 confirm.v1.cold  O3 screen.v1.cold  O1 screen.v1.cold  status          lane  prior rank  regs  spills                  knobs
-     1               10.40              10.00                  -  ok              std         7/40    32       0                  TILE=n2x8
-     2                   -              12.50                  -  ok              std         1/40    40       2  <- offline pick  TILE=n1x8
-     -                   -              300.0                  -  abandoned       std         2/40     -       -                  TILE=n4x8
-     -                   -                  -               1234  ok              std            -     -       -                  TILE=n3x8
-     -                   -                  -                  -  compile_failed  std            -     -       -                  TILE=n66x8
-     -                   -                  -                  -  timeout         std            -     -       -                  TILE=n64x8 STAGE=d2/sync
-     -                   -                  -                  -  timeout         std            -     -       -                  TILE=n65x8 STAGE=d2/sync
+  rank  O3 confirm.v1.cold  O3 screen.v1.cold  O1 screen.v1.cold  status          lane  prior rank  regs  spills  smem  warnings                  knobs
+     1               10.40              10.00                  -  ok              std         7/40    32       0     -  -                         TILE=n2x8
+     2                   -              12.50                  -  ok              std         1/40    40       2  4096  C7510     <- offline pick  TILE=n1x8
+     -                   -              300.0                  -  abandoned       std         2/40     -       -     -  -                         TILE=n4x8
+     -                   -                  -               1234  ok              std            -     -       -     -  -                         TILE=n3x8
+     -                   -                  -                  -  compile_failed  std            -     -       -     -  -                         TILE=n66x8
+     -                   -                  -                  -  timeout         std            -     -       -     -  -                         TILE=n64x8 STAGE=d2/sync
+     -                   -                  -                  -  timeout         std            -     -       -     -  -                         TILE=n65x8 STAGE=d2/sync
 """  # noqa: E501
 
 
