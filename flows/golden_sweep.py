@@ -47,7 +47,7 @@ def golden_sweep(
     report goes (default: plans/). Raises Incomplete after the report when a shape failed.
     """
     plan = plan_of(group, kernel, patience, reconfirm_runs, device)
-    with sweep_lock(plan.work.folder), open_session(plan.work, plan.thresholds) as session:
+    with sweep_lock(plan.work.folder), open_session(plan.work, plan.thresholds, plan.rounds) as session:
         result = run_steps(plan, session, clean, apply, plans_dir or str(config.plans_dir()))
     if result["failed"]:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in result["failed"].items())

@@ -25,6 +25,9 @@ QUICK_PATIENCE = 12
 QUICK_LOOKS = 2
 """Looks of the quick group: on two busy cores (2026-11-30) a third, 8 s a shape, decided next to nothing."""
 
+QUICK_ROUNDS = 3
+"""Rounds a process of the quick group's A/Bs. The interval comes from process means; six rounds took twice as long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lane:
@@ -44,6 +47,7 @@ class Plan:
     work: Workspace
     names: tuple[str, ...]
     thresholds: Thresholds
+    rounds: int
     command: str
     entries: Mapping[str, list[dict[str, Any]]]
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -65,7 +69,7 @@ class Plan:
         return SweepRun(
             sweep, caps.name, caps.driver, caps.compiler, code_version(), settings.patience, settings.o3_tol,
             settings.fast_math, pins, file_digest(offline_file(settings)),
-            json.dumps(asdict(self.thresholds)),
+            json.dumps(asdict(self.thresholds) | {"rounds": self.rounds}),
         ).to_json()  # fmt: skip
 
     def folder(self, sweep: str) -> Path:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from emmy.bench.protocol import ROUNDS
 from emmy.bench.stats import Thresholds
 from emmy.pipeline import Job, Workspace, open_job
 from emmy.search.tuner import Progress
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Session:
-    """One sweep in one process."""
+    """One sweep in one process. rounds: of an A/B, a process."""
 
     work: Workspace
     thresholds: Thresholds
     reporter: Reporter
+    rounds: int = ROUNDS
     sweep: str = ""
     executed: set[tuple[str, str]] = field(default_factory=set)
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -68,7 +70,7 @@ class Session:
 
         return ab_shape(
             self.job(shape), self.work, self.bench(), self.sweep, goldens, lane, greedy, thresholds=self.thresholds,
-            looks=1 if number else None, seed=number,
+            looks=1 if number else None, rounds=self.rounds, seed=number,
         )  # fmt: skip
 
     def fresh_processes(self) -> None:
@@ -87,9 +89,9 @@ _current: list[Session] = []
 
 
 @contextmanager
-def open_session(work: Workspace, thresholds: Thresholds) -> Iterator[Session]:
+def open_session(work: Workspace, thresholds: Thresholds, rounds: int = ROUNDS) -> Iterator[Session]:
     """A session for this process's tasks until the block ends; then what was measured is folded into the store."""
-    opened = Session(work, thresholds, reporter())
+    opened = Session(work, thresholds, reporter(), rounds)
     _current.append(opened)
     try:
         yield opened

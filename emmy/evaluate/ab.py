@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from emmy.bench.protocol import ConfirmResult
+from emmy.bench.protocol import ROUNDS, ConfirmResult
 from emmy.bench.records import CONFIRM, Status
 from emmy.bench.stats import DEFAULT, BadSamples, Comparison, Thresholds, noise_floor, pool, wants_look
 from emmy.comparison import GREEDY, Candidate, Timed, candidates, compare, weakest
@@ -29,7 +29,6 @@ EAGER = "eager"
 AGAIN = "golden again"
 """Label of the golden's second row, from which the noise floor comes."""
 
-ROUNDS = 5
 QUICK_PROCESSES = 2
 """Processes where there is no golden to compare with: two numbers are recorded, no verdict follows from them."""
 
@@ -158,7 +157,8 @@ def rivals(goldens: Sequence[GoldenConfig], lane: str) -> list[GoldenConfig]:
 
 def ab_shape(
     job: Job, work: Workspace, bench: Bench, sweep: str, goldens: Sequence[GoldenConfig], lane: str = "std",
-    greedy: KnobMap | None = None, *, thresholds: Thresholds = DEFAULT, looks: int | None = None, seed: int = 0,
+    greedy: KnobMap | None = None, *, thresholds: Thresholds = DEFAULT, looks: int | None = None,
+    rounds: int = ROUNDS, seed: int = 0,
 ) -> AbResult:  # fmt: skip
     """The greedy pick against the goldens of its lane and eager PyTorch, interleaved.
 
@@ -177,7 +177,7 @@ def ab_shape(
     processes = thresholds.min_processes if labels else QUICK_PROCESSES
     found, pooled, taken = None, None, 0
     while True:
-        found = compare(job, work, bench, sweep, rows, (EAGER, "emmy"), processes=processes, rounds=ROUNDS,
+        found = compare(job, work, bench, sweep, rows, (EAGER, "emmy"), processes=processes, rounds=rounds,
                         seed=seed * thresholds.looks + taken)  # fmt: skip
         assert found.result is not None
         pooled = found.result if pooled is None else _pooled(pooled, found.result)

@@ -91,10 +91,10 @@ def test_every_category_is_found_proposed_and_applied(bench: ModelBench, goldens
     proposal = json.loads(Path(second["proposal"]).read_text())
     assert [(one["op"], one["name"]) for one in proposal["operations"]] == [("replace", slower), ("add", equal)]
     assert all(one["reason"] for one in proposal["operations"])
-    report = (tmp_path / "plans" / "golden-sweep-model-cpu-findings.md").read_text()
-    assert "## Finding 1 — quick.matmul.64x512x256 stays 42.9 % behind its golden" in report or "42." in report
+    report = " ".join((tmp_path / "plans" / "golden-sweep-model-cpu-findings.md").read_text().split())
+    assert "## Finding 1 — quick.matmul.64x512x256 stays 42." in report
     assert "Not measured this sweep" in report
-    assert "pin_unmatched" in report or "was not benched" in report
+    assert "was not benched: unreproducible pin" in report
     assert f"re-runs in fresh processes: {slower} 2×" in report
 
     Proposal.from_json(Path(second["proposal"]).read_text()).apply()
