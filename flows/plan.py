@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -94,9 +94,11 @@ def plan_of(
         work = open_workspace(settings)
     names = tuple(target.value for target in golden_targets(work.caps, (group,) if group else (), kernel))
     entries = {name: [entry.to_json() for entry in goldens_by_name(name, work.caps.name)] for name in names}
-    return Plan(
-        work, names, Thresholds(reconfirm=reconfirm), command_of(group, kernel, patience, reconfirm, device), entries
-    )
+    rules, rounds = Thresholds(reconfirm=reconfirm), ROUNDS
+    if quick:
+        rules, rounds = replace(rules, looks=QUICK_LOOKS), QUICK_ROUNDS
+    command = command_of(group, kernel, patience, reconfirm, device)
+    return Plan(work, names, rules, rounds, command, entries)
 
 
 def command_of(group: str | None, kernel: str | None, patience: int | None, reconfirm: int, device: str | None) -> str:
