@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from emmy import config
+from emmy.bench.protocol import ROUNDS
 from emmy.bench.stats import Thresholds
 from emmy.errors import InputError
 from emmy.goldens.dataset import shape as golden_shape
