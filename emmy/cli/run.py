@@ -38,13 +38,14 @@ def command(
     settings = config.load(device=device, dump_dir=dump_dir)
 
     from emmy.cli.benching import bench_one, check_one
+    from emmy.cli.profile import profile_one
     from emmy.cli.tuning import dump
     from emmy.pipeline import check_memory, open_job, open_workspace
     from emmy.schedule.pins import environment_pin, flag_pins
 
     pin, pins = environment_pin(settings), flag_pins(ab, settings)
     work = open_workspace(settings)
-    if profile:
+    if profile and work.caps.language != "cuda":
         raise InputError("--profile", found=f"the device {work.caps.name}", expected="a CUDA GPU, where ncu can count")
     job = open_job(target)
     check_memory(job, work.caps)
@@ -53,13 +54,15 @@ def command(
     sweep = work.sweep()
     with work.bench(sweep) as bench:
         if not bench_it:
-            return check_one(work, job, bench, pin)
+            code = check_one(work, job, bench, pin)
+            return max(code, profile_one(work, job, pin, settings.dump_dir)) if profile else code
         quiet = json_path is not None and str(json_path) == "-"
         comparison = bench_one(work, job, bench, sweep, pins, pin, chosen, quiet=quiet)
     work.store.fold()
     if json_path is not None:
         write_json(json_path, comparison.to_json())
-    return 0 if comparison.ok else 1
+    code = 0 if comparison.ok else 1
+    return max(code, profile_one(work, job, pin, settings.dump_dir)) if profile else code
 
 
 def _backends(text: str | None) -> tuple[str, ...]:
