@@ -13,8 +13,10 @@ from emmy.cli.common import group_option, kernel_option
 from emmy.errors import EmmyError, InputError
 
 if TYPE_CHECKING:
+    from emmy.evaluate.offered import Place
     from emmy.goldens.entry import GoldenConfig
     from emmy.goldens.patch import Proposal
+    from emmy.goldens.schema import GoldenFile
 
 
 @click.group()
@@ -71,7 +73,11 @@ def show(name: str) -> int:
 @command.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 def check(file: Path | None) -> int:
-    """Check FILE, or the dataset and every golden file: schema, names and sizes, spelling of the knobs."""
+    """Check FILE, or the dataset and every golden file.
+
+    Schema, names and sizes, spelling of the knobs, and whether each entry is offered on its device's architecture (no
+    GPU is needed); an entry that is not says which rule refuses it.
+    """
     from emmy.goldens.dataset import load_dataset
     from emmy.goldens.schema import foreign_entries, golden_paths, load_goldens
 
@@ -94,11 +100,35 @@ def check(file: Path | None) -> int:
             complaints += [
                 (entry, f"knob {name} {entry.knobs[name]} is not in the grammar") for name in entry.knobs.raw
             ]
+        places, notes = _offered(content)
+        complaints += [(place.entry, place.text) for place in places if place.state == "refused"]
         for entry, text in complaints:
             click.echo(f"{path}:{entry.line}: {entry.name}: {text}")
+        for place in places:
+            if place.state == "pinned only":
+                click.echo(f"{path}:{place.entry.line}: {place.entry.name}: {place.text}")
         click.echo(f"{path.name}: {content.device}, {len(content.entries)} entries, {len(complaints)} complaints")
+        click.echo(f"  {notes}")
         code = max(code, 1 if complaints else 0)
     return code
+
+
+def _offered(content: GoldenFile) -> tuple[list[Place], str]:
+    """What is offered of a file, and a line that sums it up or says why it was not checked."""
+    from emmy.errors import MissingPrerequisite
+    from emmy.evaluate.offered import capabilities_of, places
+
+    caps = capabilities_of(content.device)
+    if caps is None:
+        return [], f"no architecture is known for {content.device}: offers not checked"
+    try:
+        found = places(content.entries, caps)
+    except (ImportError, MissingPrerequisite) as error:
+        return [], f"offers not checked: {error}"
+    counts = {state: sum(place.state == state for place in found) for state in ("offered", "pinned only", "refused")}
+    unread = len(content.entries) - len(found)
+    texts = [f"{count} {state}" for state, count in counts.items() if count or state == "offered"]
+    return found, f"on {caps.arch}: {', '.join(texts)}" + (f", {unread} not in the grammar" if unread else "")
 
 
 @command.command()

@@ -7,6 +7,7 @@ its best-known board; a real GPU's own numbers come from its driver.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from emmy.device.base import Capabilities
@@ -53,6 +54,20 @@ TARGETS: dict[str, Target] = {
         "RTX 5090", 170, 99 << 10, 96 << 20, 32 << 30, 104.8e12, 419e12, 1.792e12, 9e12, _MMA, ("sync", "async", "tma")
     ),
 }  # fmt: skip
+
+
+GPUS: dict[str, str] = {
+    r"\b(A100|A30|A800)\b": "sm_80",
+    r"\b(RTX 40\d\d|RTX \d+ Ada|L4|L40S?)\b": "sm_89",
+    r"\b(H100|H200|H800|H20|GH200)\b": "sm_90a",
+    r"\b(RTX 50\d\d|RTX PRO \d+ Blackwell)\b": "sm_120",
+}
+"""Names of GPUs, as their driver tells them, → compile target."""
+
+
+def target_of_gpu(name: str) -> str | None:
+    """The compile target of a GPU by its name (``NVIDIA GeForce RTX 5090``); None for one that is not known."""
+    return next((arch for pattern, arch in GPUS.items() if re.search(pattern, name)), None)
 
 
 def cuda_target(arch: str) -> Capabilities:

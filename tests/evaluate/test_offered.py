@@ -1,0 +1,87 @@
+"""Recorded configurations of other GPUs against what is offered on their architecture; no GPU is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emmy.cli.main import main
+from emmy.device.cuda_targets import TARGETS, target_of_gpu
+from emmy.evaluate.offered import capabilities_of, places
+from emmy.goldens.schema import load_goldens
+
+MATMUL = """\
+  - kernel: matmul
+    name: {name}
+    M: 512
+    N: 512
+    K: 512
+    knobs: {knobs}
+    emmy_us: 18.4
+    cublas_us: 20.9
+"""
+OFF = "REDUCE: '', WSPEC: '', RASTER: ''"
+ENTRIES = (
+    ("square.512", "{BN: 16, BM: 8, FM: 4, FN: 2, FK: 1, BK: 64, SPLITK: 1, BR: 1, STAGE: '11', RING: 3}"),
+    ("square.512", f"{{FUSE: '', TILE: n16x16/f8x8/k16, {OFF}, STAGE: d9/async}}"),
+    ("square.512", f"{{FUSE: '', TILE: n16x16/f8x8/k5, {OFF}, STAGE: d1/sync}}"),
+    ("square.512.fp16", f"{{FUSE: '', TILE: 'a:wgmma_m64n256k16_f16_f32/w2x1/k4', {OFF}, STAGE: d4/tma}}"),
+    ("square.512.fp16", f"{{FUSE: '', TILE: 'a:mma_m16n8k16_f16_f16/w2x2/f2x4/k2', {OFF}, STAGE: d2/async}}"),
+    ("square.512", "{BN: 32, BM: 8, FM: 8, FN: 4, FK: 2, BK: 64, SPLITK: 1, BR: 1, STAGE: '11', RING: 2}"),
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "rtx5090.yaml"
+    head = "device: NVIDIA GeForce RTX 5090\nmachines: any\ngoldens:\n"
+    path.write_text(head + "".join(MATMUL.format(name=name, knobs=knobs) for name, knobs in ENTRIES))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        ("NVIDIA GeForce RTX 5090", "sm_120"), ("NVIDIA H200", "sm_90a"), ("NVIDIA H100 80GB HBM3", "sm_90a"),
+        ("NVIDIA A100-SXM4-80GB", "sm_80"), ("NVIDIA GeForce RTX 4090", "sm_89"), ("NVIDIA L40S", "sm_89"),
+        ("Tesla T4", None), ("pocl-cpu-avx512", None),
+    ],
+)  # fmt: skip
+def test_a_gpu_is_known_by_its_name(name: str, arch: str | None) -> None:
+    assert target_of_gpu(name) == arch
+    assert arch is None or arch in TARGETS
+
+
+def test_each_entry_has_its_place(file: Path) -> None:
+    caps = capabilities_of("NVIDIA GeForce RTX 5090")
+    assert caps is not None
+    found = places(load_goldens(file).entries, caps)
+    states = [place.state for place in found]
+    assert states[0] == "offered"
+    assert states[1] == "refused"
+    assert "shared_memory_fits (emmy/schedule/tiers/" in found[1].text
+    assert states[2] in ("pinned only", "refused")
+    assert states[3] == "refused"
+    assert "atom_of_device" in found[3].text
+    assert "wgmma_m64n256k16_f16_f32 on sm_120" in found[3].text
+    assert states[4] == "offered"
+    assert len(found) == 5, "an entry that the grammar does not know has no place"
+
+
+def test_the_command_lists_what_is_offered_and_which_rule_refuses(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["golden", "check", str(file)]) == 1
+    out = capsys.readouterr().out
+    assert "refused by shared_memory_fits (emmy/schedule/tiers/" in out
+    assert "knob FK 2 is not in the grammar" in out
+    assert "on sm_120: " in out
+    assert "2 offered" in out
+    assert "1 not in the grammar" in out
+
+
+def test_a_device_without_an_architecture_is_said(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(file.read_text().replace("NVIDIA GeForce RTX 5090", "Tesla T4"))
+    main(["golden", "check", str(file)])
+    assert "no architecture is known for Tesla T4: offers not checked" in capsys.readouterr().out
