@@ -84,9 +84,7 @@ def _why(refused: Refused, knobs: KnobMap, region: Region, caps: Capabilities) -
     tile = next((value for key, value in knobs.items_ if key.family == "TILE"), OFF)
     if isinstance(tile, AtomTile) and tile.atom not in caps.atoms:
         atoms = ", ".join(caps.atoms) or "none"
-        return (
-            f"refused by atom_of_device (emmy/device/cuda_targets.py): {caps.arch} has no {tile.atom}; it has {atoms}"
-        )
+        return str(Refused("atom_of_device", found=f"{tile.atom} on {caps.arch}", expected=atoms))
     for tier in tiers():
         try:
             problem = tier.match(region, caps)
