@@ -57,7 +57,7 @@ class Tier(ABC):
     name: ClassVar[str]
     rules: ClassVar[tuple[Rule, ...]]
     o1_valid: ClassVar[bool] = False
-    """Whether the cheap build keeps the shape of this tier's code, so that its ranking stands for the deployable one."""
+    """Whether the cheap build keeps the shape of this tier's code: its ranking then stands for the deployable one."""
 
     @abstractmethod
     def match(self, region: Region, caps: Capabilities) -> Any:

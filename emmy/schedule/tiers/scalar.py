@@ -107,7 +107,7 @@ class ScalarTier(Tier):
     """Contractions on scalar threads; knobs TILE, REDUCE, STAGE and RASTER."""
 
     name: ClassVar[str] = "scalar"
-    o1_valid = True
+    o1_valid: ClassVar[bool] = True
     rules: ClassVar[tuple[Rule, ...]] = (
         _threads_fit, _registers_fit, _smem_fits, _transport_offered, _tile_within, _vector_inside, _split_within,
         _split_one_axis, _staged, _atomics, _group,
