@@ -163,8 +163,8 @@ def test_combine_by_shuffles_stays_in_the_warp() -> None:
 def test_divisions_of_what_is_not_negative() -> None:
     value = Let("v", (TID + Var("n")) // 3)
     kept = Let("w", (TID - 1) % 3)
-    late = plain_divisions(kernel(value, kept, Let("u", Var("v") % 4)))
-    assert [s.value.fn for s in late.body if isinstance(s, Let)] == ["quot", "mod", "rem"]  # type: ignore[attr-defined]
+    late = plain_divisions(kernel(value, kept, Let("u", Var("v") % 4), Let("s", Var("v") % 5)))
+    assert [s.value.fn for s in late.body if isinstance(s, Let)] == ["quot", "mod", "bitand", "rem"]  # type: ignore[attr-defined]
 
 
 def test_cuda_keeps_wide_accesses_and_splits_arithmetic() -> None:

@@ -3,6 +3,16 @@ template <typename T, int N>
 struct alignas(sizeof(T) * N) vec {
     T v[N];
 };
+template <typename V>
+static __device__ __forceinline__ V emmy_load_if(bool guard, const void* from) {
+    struct alignas(sizeof(V)) words {
+        unsigned w[sizeof(V) / 4];
+    } r = {};
+    if (guard) r = *static_cast<const words*>(from);
+    V v;
+    memcpy(&v, &r, sizeof(V));
+    return v;
+}
 static __device__ __forceinline__ unsigned emmy_pack_f16(float low, float high) {
     const __half2 pair = __floats2half2_rn(low, high);
     return *reinterpret_cast<const unsigned*>(&pair);
@@ -48,8 +58,8 @@ extern "C" __global__ void __launch_bounds__(128) k_attention(
     const int by = blockIdx.y;
     const int tid = threadIdx.x;
     const int m0 = bx * 64;
-    const int lane = tid % 32;
-    const int row0 = (tid / 32) * 16;
+    const int lane = tid & 31;
+    const int row0 = (tid >> 5) * 16;
     const __half* const q_block = q + ((((long long)by * (long long)s) + (long long)m0) * 64LL);
     const __half* const k_head = k + (((long long)by * (long long)s) * 64LL);
     const __half* const v_head = v + (((long long)by * (long long)s) * 64LL);
@@ -62,122 +72,122 @@ extern "C" __global__ void __launch_bounds__(128) k_attention(
     float out_acc_6_0 = 0.0f, out_acc_6_1 = 0.0f, out_acc_6_2 = 0.0f, out_acc_6_3 = 0.0f, out_acc_7_0 = 0.0f, out_acc_7_1 = 0.0f, out_acc_7_2 = 0.0f, out_acc_7_3 = 0.0f;
     float row_max_0 = __int_as_float(0xff800000), row_max_1 = __int_as_float(0xff800000);
     float row_sum_0 = 0.0f, row_sum_1 = 0.0f;
-    const int t0 = row0 + (lane / 4);
-    const vec<__half, 2> q_block_v1 = (((m0 + t0) < s) ? *reinterpret_cast<const vec<__half, 2>*>(q_block + ((t0 * 64) + ((lane % 4) * 2))) : vec<__half, 2>{{__float2half_rn(0.0f), __float2half_rn(0.0f)}});
-    const int t1 = row0 + ((lane / 4) + 8);
-    const vec<__half, 2> q_block_v2 = (((m0 + t1) < s) ? *reinterpret_cast<const vec<__half, 2>*>(q_block + ((t1 * 64) + ((lane % 4) * 2))) : vec<__half, 2>{{__float2half_rn(0.0f), __float2half_rn(0.0f)}});
-    const int t2 = row0 + (lane / 4);
-    const vec<__half, 2> q_block_v3 = (((m0 + t2) < s) ? *reinterpret_cast<const vec<__half, 2>*>(q_block + ((t2 * 64) + (((lane % 4) * 2) + 8))) : vec<__half, 2>{{__float2half_rn(0.0f), __float2half_rn(0.0f)}});
-    const int t3 = row0 + ((lane / 4) + 8);
-    const vec<__half, 2> q_block_v4 = (((m0 + t3) < s) ? *reinterpret_cast<const vec<__half, 2>*>(q_block + ((t3 * 64) + (((lane % 4) * 2) + 8))) : vec<__half, 2>{{__float2half_rn(0.0f), __float2half_rn(0.0f)}});
+    const int t0 = row0 + (lane >> 2);
+    const vec<__half, 2> q_block_v1 = emmy_load_if<vec<__half, 2>>(((m0 + t0) < s), q_block + ((t0 * 64) + ((lane & 3) * 2)));
+    const int t1 = row0 + ((lane >> 2) + 8);
+    const vec<__half, 2> q_block_v2 = emmy_load_if<vec<__half, 2>>(((m0 + t1) < s), q_block + ((t1 * 64) + ((lane & 3) * 2)));
+    const int t2 = row0 + (lane >> 2);
+    const vec<__half, 2> q_block_v3 = emmy_load_if<vec<__half, 2>>(((m0 + t2) < s), q_block + ((t2 * 64) + (((lane & 3) * 2) + 8)));
+    const int t3 = row0 + ((lane >> 2) + 8);
+    const vec<__half, 2> q_block_v4 = emmy_load_if<vec<__half, 2>>(((m0 + t3) < s), q_block + ((t3 * 64) + (((lane & 3) * 2) + 8)));
     q_frag_0_p0 = emmy_pack_f16(__half2float(q_block_v1.v[0]), __half2float(q_block_v1.v[1]));
     q_frag_0_p1 = emmy_pack_f16(__half2float(q_block_v2.v[0]), __half2float(q_block_v2.v[1]));
     q_frag_0_p2 = emmy_pack_f16(__half2float(q_block_v3.v[0]), __half2float(q_block_v3.v[1]));
     q_frag_0_p3 = emmy_pack_f16(__half2float(q_block_v4.v[0]), __half2float(q_block_v4.v[1]));
-    const int t4 = row0 + (lane / 4);
-    const vec<__half, 2> q_block_v5 = (((m0 + t4) < s) ? *reinterpret_cast<const vec<__half, 2>*>(q_block + ((t4 * 64) + (((lane % 4) * 2) + 16))) : vec<__half, 2>{{__float2half_rn(0.0f), __float2half_rn(0.0f)}});
-    const int t5 = row0 + ((lane / 4) + 8);
-    const vec<__half, 2> q_block_v6 = (((m0 + t5) < s) ? *reinterpret_cast<const vec<__half, 2>*>(q_block + ((t5 * 64) + (((lane % 4) * 2) + 16))) : vec<__half, 2>{{__float2half_rn(0.0f), __float2half_rn(0.0f)}});
-    const int t6 = row0 + (lane / 4);
-    const vec<__half, 2> q_block_v7 = (((m0 + t6) < s) ? *reinterpret_cast<const vec<__half, 2>*>(q_block + ((t6 * 64) + (((lane % 4) * 2) + 24))) : vec<__half, 2>{{__float2half_rn(0.0f), __float2half_rn(0.0f)}});
-    const int t7 = row0 + ((lane / 4) + 8);
-    const vec<__half, 2> q_block_v8 = (((m0 + t7) < s) ? *reinterpret_cast<const vec<__half, 2>*>(q_block + ((t7 * 64) + (((lane % 4) * 2) + 24))) : vec<__half, 2>{{__float2half_rn(0.0f), __float2half_rn(0.0f)}});
+    const int t4 = row0 + (lane >> 2);
+    const vec<__half, 2> q_block_v5 = emmy_load_if<vec<__half, 2>>(((m0 + t4) < s), q_block + ((t4 * 64) + (((lane & 3) * 2) + 16)));
+    const int t5 = row0 + ((lane >> 2) + 8);
+    const vec<__half, 2> q_block_v6 = emmy_load_if<vec<__half, 2>>(((m0 + t5) < s), q_block + ((t5 * 64) + (((lane & 3) * 2) + 16)));
+    const int t6 = row0 + (lane >> 2);
+    const vec<__half, 2> q_block_v7 = emmy_load_if<vec<__half, 2>>(((m0 + t6) < s), q_block + ((t6 * 64) + (((lane & 3) * 2) + 24)));
+    const int t7 = row0 + ((lane >> 2) + 8);
+    const vec<__half, 2> q_block_v8 = emmy_load_if<vec<__half, 2>>(((m0 + t7) < s), q_block + ((t7 * 64) + (((lane & 3) * 2) + 24)));
     q_frag_1_p0 = emmy_pack_f16(__half2float(q_block_v5.v[0]), __half2float(q_block_v5.v[1]));
     q_frag_1_p1 = emmy_pack_f16(__half2float(q_block_v6.v[0]), __half2float(q_block_v6.v[1]));
     q_frag_1_p2 = emmy_pack_f16(__half2float(q_block_v7.v[0]), __half2float(q_block_v7.v[1]));
     q_frag_1_p3 = emmy_pack_f16(__half2float(q_block_v8.v[0]), __half2float(q_block_v8.v[1]));
-    const int t8 = row0 + (lane / 4);
-    const vec<__half, 2> q_block_v9 = (((m0 + t8) < s) ? *reinterpret_cast<const vec<__half, 2>*>(q_block + ((t8 * 64) + (((lane % 4) * 2) + 32))) : vec<__half, 2>{{__float2half_rn(0.0f), __float2half_rn(0.0f)}});
-    const int t9 = row0 + ((lane / 4) + 8);
-    const vec<__half, 2> q_block_v10 = (((m0 + t9) < s) ? *reinterpret_cast<const vec<__half, 2>*>(q_block + ((t9 * 64) + (((lane % 4) * 2) + 32))) : vec<__half, 2>{{__float2half_rn(0.0f), __float2half_rn(0.0f)}});
-    const int t10 = row0 + (lane / 4);
-    const vec<__half, 2> q_block_v11 = (((m0 + t10) < s) ? *reinterpret_cast<const vec<__half, 2>*>(q_block + ((t10 * 64) + (((lane % 4) * 2) + 40))) : vec<__half, 2>{{__float2half_rn(0.0f), __float2half_rn(0.0f)}});
-    const int t11 = row0 + ((lane / 4) + 8);
-    const vec<__half, 2> q_block_v12 = (((m0 + t11) < s) ? *reinterpret_cast<const vec<__half, 2>*>(q_block + ((t11 * 64) + (((lane % 4) * 2) + 40))) : vec<__half, 2>{{__float2half_rn(0.0f), __float2half_rn(0.0f)}});
+    const int t8 = row0 + (lane >> 2);
+    const vec<__half, 2> q_block_v9 = emmy_load_if<vec<__half, 2>>(((m0 + t8) < s), q_block + ((t8 * 64) + (((lane & 3) * 2) + 32)));
+    const int t9 = row0 + ((lane >> 2) + 8);
+    const vec<__half, 2> q_block_v10 = emmy_load_if<vec<__half, 2>>(((m0 + t9) < s), q_block + ((t9 * 64) + (((lane & 3) * 2) + 32)));
+    const int t10 = row0 + (lane >> 2);
+    const vec<__half, 2> q_block_v11 = emmy_load_if<vec<__half, 2>>(((m0 + t10) < s), q_block + ((t10 * 64) + (((lane & 3) * 2) + 40)));
+    const int t11 = row0 + ((lane >> 2) + 8);
+    const vec<__half, 2> q_block_v12 = emmy_load_if<vec<__half, 2>>(((m0 + t11) < s), q_block + ((t11 * 64) + (((lane & 3) * 2) + 40)));
     q_frag_2_p0 = emmy_pack_f16(__half2float(q_block_v9.v[0]), __half2float(q_block_v9.v[1]));
     q_frag_2_p1 = emmy_pack_f16(__half2float(q_block_v10.v[0]), __half2float(q_block_v10.v[1]));
     q_frag_2_p2 = emmy_pack_f16(__half2float(q_block_v11.v[0]), __half2float(q_block_v11.v[1]));
     q_frag_2_p3 = emmy_pack_f16(__half2float(q_block_v12.v[0]), __half2float(q_block_v12.v[1]));
-    const int t12 = row0 + (lane / 4);
-    const vec<__half, 2> q_block_v13 = (((m0 + t12) < s) ? *reinterpret_cast<const vec<__half, 2>*>(q_block + ((t12 * 64) + (((lane % 4) * 2) + 48))) : vec<__half, 2>{{__float2half_rn(0.0f), __float2half_rn(0.0f)}});
-    const int t13 = row0 + ((lane / 4) + 8);
-    const vec<__half, 2> q_block_v14 = (((m0 + t13) < s) ? *reinterpret_cast<const vec<__half, 2>*>(q_block + ((t13 * 64) + (((lane % 4) * 2) + 48))) : vec<__half, 2>{{__float2half_rn(0.0f), __float2half_rn(0.0f)}});
-    const int t14 = row0 + (lane / 4);
-    const vec<__half, 2> q_block_v15 = (((m0 + t14) < s) ? *reinterpret_cast<const vec<__half, 2>*>(q_block + ((t14 * 64) + (((lane % 4) * 2) + 56))) : vec<__half, 2>{{__float2half_rn(0.0f), __float2half_rn(0.0f)}});
-    const int t15 = row0 + ((lane / 4) + 8);
-    const vec<__half, 2> q_block_v16 = (((m0 + t15) < s) ? *reinterpret_cast<const vec<__half, 2>*>(q_block + ((t15 * 64) + (((lane % 4) * 2) + 56))) : vec<__half, 2>{{__float2half_rn(0.0f), __float2half_rn(0.0f)}});
+    const int t12 = row0 + (lane >> 2);
+    const vec<__half, 2> q_block_v13 = emmy_load_if<vec<__half, 2>>(((m0 + t12) < s), q_block + ((t12 * 64) + (((lane & 3) * 2) + 48)));
+    const int t13 = row0 + ((lane >> 2) + 8);
+    const vec<__half, 2> q_block_v14 = emmy_load_if<vec<__half, 2>>(((m0 + t13) < s), q_block + ((t13 * 64) + (((lane & 3) * 2) + 48)));
+    const int t14 = row0 + (lane >> 2);
+    const vec<__half, 2> q_block_v15 = emmy_load_if<vec<__half, 2>>(((m0 + t14) < s), q_block + ((t14 * 64) + (((lane & 3) * 2) + 56)));
+    const int t15 = row0 + ((lane >> 2) + 8);
+    const vec<__half, 2> q_block_v16 = emmy_load_if<vec<__half, 2>>(((m0 + t15) < s), q_block + ((t15 * 64) + (((lane & 3) * 2) + 56)));
     q_frag_3_p0 = emmy_pack_f16(__half2float(q_block_v13.v[0]), __half2float(q_block_v13.v[1]));
     q_frag_3_p1 = emmy_pack_f16(__half2float(q_block_v14.v[0]), __half2float(q_block_v14.v[1]));
     q_frag_3_p2 = emmy_pack_f16(__half2float(q_block_v15.v[0]), __half2float(q_block_v15.v[1]));
     q_frag_3_p3 = emmy_pack_f16(__half2float(q_block_v16.v[0]), __half2float(q_block_v16.v[1]));
-    if (0 < min(((s + 63) / 64), ((m0 + 127) / 64))) {
-        const int t16 = tid / 8;
-        const int t17 = (t16 * 64) + ((tid % 8) * 8);
+    if (0 < min(((s + 63) >> 6), ((m0 + 127) >> 6))) {
+        const int t16 = tid >> 3;
+        const int t17 = (t16 * 64) + ((tid & 7) * 8);
         emmy_copy_async<16>(k_tile + (t17 ^ ((t17 >> 3) & 56)), k_head + t17, t16 < s);
         const int t18 = tid + 128;
-        const int t19 = t18 / 8;
-        const int t20 = (t19 * 64) + ((t18 % 8) * 8);
+        const int t19 = t18 >> 3;
+        const int t20 = (t19 * 64) + ((t18 & 7) * 8);
         emmy_copy_async<16>(k_tile + (t20 ^ ((t20 >> 3) & 56)), k_head + t20, t19 < s);
         const int t21 = tid + 256;
-        const int t22 = t21 / 8;
-        const int t23 = (t22 * 64) + ((t21 % 8) * 8);
+        const int t22 = t21 >> 3;
+        const int t23 = (t22 * 64) + ((t21 & 7) * 8);
         emmy_copy_async<16>(k_tile + (t23 ^ ((t23 >> 3) & 56)), k_head + t23, t22 < s);
         const int t24 = tid + 384;
-        const int t25 = t24 / 8;
-        const int t26 = (t25 * 64) + ((t24 % 8) * 8);
+        const int t25 = t24 >> 3;
+        const int t26 = (t25 * 64) + ((t24 & 7) * 8);
         emmy_copy_async<16>(k_tile + (t26 ^ ((t26 >> 3) & 56)), k_head + t26, t25 < s);
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
-    if (0 < min(((s + 63) / 64), ((m0 + 127) / 64))) {
-        const int t27 = tid / 8;
-        const int t28 = (t27 * 64) + ((tid % 8) * 8);
+    if (0 < min(((s + 63) >> 6), ((m0 + 127) >> 6))) {
+        const int t27 = tid >> 3;
+        const int t28 = (t27 * 64) + ((tid & 7) * 8);
         emmy_copy_async<16>(v_tile + (t28 ^ ((t28 >> 3) & 56)), v_head + t28, t27 < s);
         const int t29 = tid + 128;
-        const int t30 = t29 / 8;
-        const int t31 = (t30 * 64) + ((t29 % 8) * 8);
+        const int t30 = t29 >> 3;
+        const int t31 = (t30 * 64) + ((t29 & 7) * 8);
         emmy_copy_async<16>(v_tile + (t31 ^ ((t31 >> 3) & 56)), v_head + t31, t30 < s);
         const int t32 = tid + 256;
-        const int t33 = t32 / 8;
-        const int t34 = (t33 * 64) + ((t32 % 8) * 8);
+        const int t33 = t32 >> 3;
+        const int t34 = (t33 * 64) + ((t32 & 7) * 8);
         emmy_copy_async<16>(v_tile + (t34 ^ ((t34 >> 3) & 56)), v_head + t34, t33 < s);
         const int t35 = tid + 384;
-        const int t36 = t35 / 8;
-        const int t37 = (t36 * 64) + ((t35 % 8) * 8);
+        const int t36 = t35 >> 3;
+        const int t37 = (t36 * 64) + ((t35 & 7) * 8);
         emmy_copy_async<16>(v_tile + (t37 ^ ((t37 >> 3) & 56)), v_head + t37, t36 < s);
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
-    const int t38 = min(((s + 63) / 64), ((m0 + 127) / 64));
+    const int t38 = min(((s + 63) >> 6), ((m0 + 127) >> 6));
     for (int j = 0; j < t38; j += 1) {
         asm volatile("cp.async.wait_group 1;" ::: "memory");
         __syncthreads();
-        if ((j + 1) < min(((s + 63) / 64), ((m0 + 127) / 64))) {
+        if ((j + 1) < min(((s + 63) >> 6), ((m0 + 127) >> 6))) {
             const int t39 = j + 1;
-            const int t40 = tid / 8;
-            const int t41 = (tid % 8) * 8;
+            const int t40 = tid >> 3;
+            const int t41 = (tid & 7) * 8;
             const int t42 = (t40 * 64) + t41;
             const int t43 = (t39 * 64) + t40;
-            emmy_copy_async<16>(k_tile + (((t39 % 2) * 4096) + (t42 ^ ((t42 >> 3) & 56))), k_head + ((t43 * 64) + t41), t43 < s);
+            emmy_copy_async<16>(k_tile + (((t39 & 1) * 4096) + (t42 ^ ((t42 >> 3) & 56))), k_head + ((t43 * 64) + t41), t43 < s);
             const int t44 = j + 1;
             const int t45 = tid + 128;
-            const int t46 = t45 / 8;
-            const int t47 = (t45 % 8) * 8;
+            const int t46 = t45 >> 3;
+            const int t47 = (t45 & 7) * 8;
             const int t48 = (t46 * 64) + t47;
             const int t49 = (t44 * 64) + t46;
-            emmy_copy_async<16>(k_tile + (((t44 % 2) * 4096) + (t48 ^ ((t48 >> 3) & 56))), k_head + ((t49 * 64) + t47), t49 < s);
+            emmy_copy_async<16>(k_tile + (((t44 & 1) * 4096) + (t48 ^ ((t48 >> 3) & 56))), k_head + ((t49 * 64) + t47), t49 < s);
             const int t50 = j + 1;
             const int t51 = tid + 256;
-            const int t52 = t51 / 8;
-            const int t53 = (t51 % 8) * 8;
+            const int t52 = t51 >> 3;
+            const int t53 = (t51 & 7) * 8;
             const int t54 = (t52 * 64) + t53;
             const int t55 = (t50 * 64) + t52;
-            emmy_copy_async<16>(k_tile + (((t50 % 2) * 4096) + (t54 ^ ((t54 >> 3) & 56))), k_head + ((t55 * 64) + t53), t55 < s);
+            emmy_copy_async<16>(k_tile + (((t50 & 1) * 4096) + (t54 ^ ((t54 >> 3) & 56))), k_head + ((t55 * 64) + t53), t55 < s);
             const int t56 = j + 1;
             const int t57 = tid + 384;
-            const int t58 = t57 / 8;
-            const int t59 = (t57 % 8) * 8;
+            const int t58 = t57 >> 3;
+            const int t59 = (t57 & 7) * 8;
             const int t60 = (t58 * 64) + t59;
             const int t61 = (t56 * 64) + t58;
-            emmy_copy_async<16>(k_tile + (((t56 % 2) * 4096) + (t60 ^ ((t60 >> 3) & 56))), k_head + ((t61 * 64) + t59), t61 < s);
+            emmy_copy_async<16>(k_tile + (((t56 & 1) * 4096) + (t60 ^ ((t60 >> 3) & 56))), k_head + ((t61 * 64) + t59), t61 < s);
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
         float scores_0_0 = 0.0f, scores_0_1 = 0.0f, scores_0_2 = 0.0f, scores_0_3 = 0.0f, scores_1_0 = 0.0f, scores_1_1 = 0.0f, scores_1_2 = 0.0f, scores_1_3 = 0.0f;
@@ -185,162 +195,162 @@ extern "C" __global__ void __launch_bounds__(128) k_attention(
         float scores_4_0 = 0.0f, scores_4_1 = 0.0f, scores_4_2 = 0.0f, scores_4_3 = 0.0f, scores_5_0 = 0.0f, scores_5_1 = 0.0f, scores_5_2 = 0.0f, scores_5_3 = 0.0f;
         float scores_6_0 = 0.0f, scores_6_1 = 0.0f, scores_6_2 = 0.0f, scores_6_3 = 0.0f, scores_7_0 = 0.0f, scores_7_1 = 0.0f, scores_7_2 = 0.0f, scores_7_3 = 0.0f;
         unsigned k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1;
-        const int t62 = (((lane % 8) + ((lane / 16) * 8)) * 64) + (((lane / 8) % 2) * 8);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j % 2) * 4096) + (t62 ^ ((t62 >> 3) & 56))));
+        const int t62 = (((lane & 7) + ((lane >> 4) * 8)) * 64) + (((lane >> 3) & 1) * 8);
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t62 ^ ((t62 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(scores_0_0, scores_0_1, scores_0_2, scores_0_3, q_frag_0_p0, q_frag_0_p1, q_frag_0_p2, q_frag_0_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_1_0, scores_1_1, scores_1_2, scores_1_3, q_frag_0_p0, q_frag_0_p1, q_frag_0_p2, q_frag_0_p3, k_frag_1_p0, k_frag_1_p1);
-        const int t63 = (((lane % 8) + (((lane / 16) + 2) * 8)) * 64) + (((lane / 8) % 2) * 8);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j % 2) * 4096) + (t63 ^ ((t63 >> 3) & 56))));
+        const int t63 = (((lane & 7) + (((lane >> 4) + 2) * 8)) * 64) + (((lane >> 3) & 1) * 8);
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t63 ^ ((t63 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(scores_2_0, scores_2_1, scores_2_2, scores_2_3, q_frag_0_p0, q_frag_0_p1, q_frag_0_p2, q_frag_0_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_3_0, scores_3_1, scores_3_2, scores_3_3, q_frag_0_p0, q_frag_0_p1, q_frag_0_p2, q_frag_0_p3, k_frag_1_p0, k_frag_1_p1);
-        const int t64 = (((lane % 8) + (((lane / 16) + 4) * 8)) * 64) + (((lane / 8) % 2) * 8);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j % 2) * 4096) + (t64 ^ ((t64 >> 3) & 56))));
+        const int t64 = (((lane & 7) + (((lane >> 4) + 4) * 8)) * 64) + (((lane >> 3) & 1) * 8);
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t64 ^ ((t64 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(scores_4_0, scores_4_1, scores_4_2, scores_4_3, q_frag_0_p0, q_frag_0_p1, q_frag_0_p2, q_frag_0_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_5_0, scores_5_1, scores_5_2, scores_5_3, q_frag_0_p0, q_frag_0_p1, q_frag_0_p2, q_frag_0_p3, k_frag_1_p0, k_frag_1_p1);
-        const int t65 = (((lane % 8) + (((lane / 16) + 6) * 8)) * 64) + (((lane / 8) % 2) * 8);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j % 2) * 4096) + (t65 ^ ((t65 >> 3) & 56))));
+        const int t65 = (((lane & 7) + (((lane >> 4) + 6) * 8)) * 64) + (((lane >> 3) & 1) * 8);
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t65 ^ ((t65 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(scores_6_0, scores_6_1, scores_6_2, scores_6_3, q_frag_0_p0, q_frag_0_p1, q_frag_0_p2, q_frag_0_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_7_0, scores_7_1, scores_7_2, scores_7_3, q_frag_0_p0, q_frag_0_p1, q_frag_0_p2, q_frag_0_p3, k_frag_1_p0, k_frag_1_p1);
-        const int t66 = (((lane % 8) + ((lane / 16) * 8)) * 64) + ((((lane / 8) % 2) * 8) + 16);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j % 2) * 4096) + (t66 ^ ((t66 >> 3) & 56))));
+        const int t66 = (((lane & 7) + ((lane >> 4) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 16);
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t66 ^ ((t66 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(scores_0_0, scores_0_1, scores_0_2, scores_0_3, q_frag_1_p0, q_frag_1_p1, q_frag_1_p2, q_frag_1_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_1_0, scores_1_1, scores_1_2, scores_1_3, q_frag_1_p0, q_frag_1_p1, q_frag_1_p2, q_frag_1_p3, k_frag_1_p0, k_frag_1_p1);
-        const int t67 = (((lane % 8) + (((lane / 16) + 2) * 8)) * 64) + ((((lane / 8) % 2) * 8) + 16);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j % 2) * 4096) + (t67 ^ ((t67 >> 3) & 56))));
+        const int t67 = (((lane & 7) + (((lane >> 4) + 2) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 16);
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t67 ^ ((t67 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(scores_2_0, scores_2_1, scores_2_2, scores_2_3, q_frag_1_p0, q_frag_1_p1, q_frag_1_p2, q_frag_1_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_3_0, scores_3_1, scores_3_2, scores_3_3, q_frag_1_p0, q_frag_1_p1, q_frag_1_p2, q_frag_1_p3, k_frag_1_p0, k_frag_1_p1);
-        const int t68 = (((lane % 8) + (((lane / 16) + 4) * 8)) * 64) + ((((lane / 8) % 2) * 8) + 16);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j % 2) * 4096) + (t68 ^ ((t68 >> 3) & 56))));
+        const int t68 = (((lane & 7) + (((lane >> 4) + 4) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 16);
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t68 ^ ((t68 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(scores_4_0, scores_4_1, scores_4_2, scores_4_3, q_frag_1_p0, q_frag_1_p1, q_frag_1_p2, q_frag_1_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_5_0, scores_5_1, scores_5_2, scores_5_3, q_frag_1_p0, q_frag_1_p1, q_frag_1_p2, q_frag_1_p3, k_frag_1_p0, k_frag_1_p1);
-        const int t69 = (((lane % 8) + (((lane / 16) + 6) * 8)) * 64) + ((((lane / 8) % 2) * 8) + 16);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j % 2) * 4096) + (t69 ^ ((t69 >> 3) & 56))));
+        const int t69 = (((lane & 7) + (((lane >> 4) + 6) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 16);
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t69 ^ ((t69 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(scores_6_0, scores_6_1, scores_6_2, scores_6_3, q_frag_1_p0, q_frag_1_p1, q_frag_1_p2, q_frag_1_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_7_0, scores_7_1, scores_7_2, scores_7_3, q_frag_1_p0, q_frag_1_p1, q_frag_1_p2, q_frag_1_p3, k_frag_1_p0, k_frag_1_p1);
-        const int t70 = (((lane % 8) + ((lane / 16) * 8)) * 64) + ((((lane / 8) % 2) * 8) + 32);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j % 2) * 4096) + (t70 ^ ((t70 >> 3) & 56))));
+        const int t70 = (((lane & 7) + ((lane >> 4) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 32);
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t70 ^ ((t70 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(scores_0_0, scores_0_1, scores_0_2, scores_0_3, q_frag_2_p0, q_frag_2_p1, q_frag_2_p2, q_frag_2_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_1_0, scores_1_1, scores_1_2, scores_1_3, q_frag_2_p0, q_frag_2_p1, q_frag_2_p2, q_frag_2_p3, k_frag_1_p0, k_frag_1_p1);
-        const int t71 = (((lane % 8) + (((lane / 16) + 2) * 8)) * 64) + ((((lane / 8) % 2) * 8) + 32);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j % 2) * 4096) + (t71 ^ ((t71 >> 3) & 56))));
+        const int t71 = (((lane & 7) + (((lane >> 4) + 2) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 32);
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t71 ^ ((t71 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(scores_2_0, scores_2_1, scores_2_2, scores_2_3, q_frag_2_p0, q_frag_2_p1, q_frag_2_p2, q_frag_2_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_3_0, scores_3_1, scores_3_2, scores_3_3, q_frag_2_p0, q_frag_2_p1, q_frag_2_p2, q_frag_2_p3, k_frag_1_p0, k_frag_1_p1);
-        const int t72 = (((lane % 8) + (((lane / 16) + 4) * 8)) * 64) + ((((lane / 8) % 2) * 8) + 32);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j % 2) * 4096) + (t72 ^ ((t72 >> 3) & 56))));
+        const int t72 = (((lane & 7) + (((lane >> 4) + 4) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 32);
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t72 ^ ((t72 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(scores_4_0, scores_4_1, scores_4_2, scores_4_3, q_frag_2_p0, q_frag_2_p1, q_frag_2_p2, q_frag_2_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_5_0, scores_5_1, scores_5_2, scores_5_3, q_frag_2_p0, q_frag_2_p1, q_frag_2_p2, q_frag_2_p3, k_frag_1_p0, k_frag_1_p1);
-        const int t73 = (((lane % 8) + (((lane / 16) + 6) * 8)) * 64) + ((((lane / 8) % 2) * 8) + 32);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j % 2) * 4096) + (t73 ^ ((t73 >> 3) & 56))));
+        const int t73 = (((lane & 7) + (((lane >> 4) + 6) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 32);
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t73 ^ ((t73 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(scores_6_0, scores_6_1, scores_6_2, scores_6_3, q_frag_2_p0, q_frag_2_p1, q_frag_2_p2, q_frag_2_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_7_0, scores_7_1, scores_7_2, scores_7_3, q_frag_2_p0, q_frag_2_p1, q_frag_2_p2, q_frag_2_p3, k_frag_1_p0, k_frag_1_p1);
-        const int t74 = (((lane % 8) + ((lane / 16) * 8)) * 64) + ((((lane / 8) % 2) * 8) + 48);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j % 2) * 4096) + (t74 ^ ((t74 >> 3) & 56))));
+        const int t74 = (((lane & 7) + ((lane >> 4) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 48);
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t74 ^ ((t74 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(scores_0_0, scores_0_1, scores_0_2, scores_0_3, q_frag_3_p0, q_frag_3_p1, q_frag_3_p2, q_frag_3_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_1_0, scores_1_1, scores_1_2, scores_1_3, q_frag_3_p0, q_frag_3_p1, q_frag_3_p2, q_frag_3_p3, k_frag_1_p0, k_frag_1_p1);
-        const int t75 = (((lane % 8) + (((lane / 16) + 2) * 8)) * 64) + ((((lane / 8) % 2) * 8) + 48);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j % 2) * 4096) + (t75 ^ ((t75 >> 3) & 56))));
+        const int t75 = (((lane & 7) + (((lane >> 4) + 2) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 48);
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t75 ^ ((t75 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(scores_2_0, scores_2_1, scores_2_2, scores_2_3, q_frag_3_p0, q_frag_3_p1, q_frag_3_p2, q_frag_3_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_3_0, scores_3_1, scores_3_2, scores_3_3, q_frag_3_p0, q_frag_3_p1, q_frag_3_p2, q_frag_3_p3, k_frag_1_p0, k_frag_1_p1);
-        const int t76 = (((lane % 8) + (((lane / 16) + 4) * 8)) * 64) + ((((lane / 8) % 2) * 8) + 48);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j % 2) * 4096) + (t76 ^ ((t76 >> 3) & 56))));
+        const int t76 = (((lane & 7) + (((lane >> 4) + 4) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 48);
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t76 ^ ((t76 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(scores_4_0, scores_4_1, scores_4_2, scores_4_3, q_frag_3_p0, q_frag_3_p1, q_frag_3_p2, q_frag_3_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_5_0, scores_5_1, scores_5_2, scores_5_3, q_frag_3_p0, q_frag_3_p1, q_frag_3_p2, q_frag_3_p3, k_frag_1_p0, k_frag_1_p1);
-        const int t77 = (((lane % 8) + (((lane / 16) + 6) * 8)) * 64) + ((((lane / 8) % 2) * 8) + 48);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j % 2) * 4096) + (t77 ^ ((t77 >> 3) & 56))));
+        const int t77 = (((lane & 7) + (((lane >> 4) + 6) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 48);
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t77 ^ ((t77 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(scores_6_0, scores_6_1, scores_6_2, scores_6_3, q_frag_3_p0, q_frag_3_p1, q_frag_3_p2, q_frag_3_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_7_0, scores_7_1, scores_7_2, scores_7_3, q_frag_3_p0, q_frag_3_p1, q_frag_3_p2, q_frag_3_p3, k_frag_1_p0, k_frag_1_p1);
-        const int t78 = (j * 64) + ((lane % 4) * 2);
-        const float scores_v17_0 = ((t78 < s) && (t78 <= (m0 + (row0 + (lane / 4))))) ? (scores_0_0 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t79 = (j * 64) + (((lane % 4) * 2) + 1);
-        const float scores_v17_1 = ((t79 < s) && (t79 <= (m0 + (row0 + (lane / 4))))) ? (scores_0_1 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t80 = (j * 64) + ((lane % 4) * 2);
-        const float scores_v17_2 = ((t80 < s) && (t80 <= (m0 + (row0 + ((lane / 4) + 8))))) ? (scores_0_2 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t81 = (j * 64) + (((lane % 4) * 2) + 1);
-        const float scores_v17_3 = ((t81 < s) && (t81 <= (m0 + (row0 + ((lane / 4) + 8))))) ? (scores_0_3 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t78 = (j * 64) + ((lane & 3) * 2);
+        const float scores_v17_0 = ((t78 < s) && (t78 <= (m0 + (row0 + (lane >> 2))))) ? (scores_0_0 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t79 = (j * 64) + (((lane & 3) * 2) + 1);
+        const float scores_v17_1 = ((t79 < s) && (t79 <= (m0 + (row0 + (lane >> 2))))) ? (scores_0_1 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t80 = (j * 64) + ((lane & 3) * 2);
+        const float scores_v17_2 = ((t80 < s) && (t80 <= (m0 + (row0 + ((lane >> 2) + 8))))) ? (scores_0_2 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t81 = (j * 64) + (((lane & 3) * 2) + 1);
+        const float scores_v17_3 = ((t81 < s) && (t81 <= (m0 + (row0 + ((lane >> 2) + 8))))) ? (scores_0_3 * 0.18033688011112042f) : __int_as_float(0xff800000);
         scores_0_0 = scores_v17_0;
         scores_0_1 = scores_v17_1;
         scores_0_2 = scores_v17_2;
         scores_0_3 = scores_v17_3;
-        const int t82 = (j * 64) + (((lane % 4) * 2) + 8);
-        const float scores_v18_0 = ((t82 < s) && (t82 <= (m0 + (row0 + (lane / 4))))) ? (scores_1_0 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t83 = (j * 64) + (((lane % 4) * 2) + 9);
-        const float scores_v18_1 = ((t83 < s) && (t83 <= (m0 + (row0 + (lane / 4))))) ? (scores_1_1 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t84 = (j * 64) + (((lane % 4) * 2) + 8);
-        const float scores_v18_2 = ((t84 < s) && (t84 <= (m0 + (row0 + ((lane / 4) + 8))))) ? (scores_1_2 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t85 = (j * 64) + (((lane % 4) * 2) + 9);
-        const float scores_v18_3 = ((t85 < s) && (t85 <= (m0 + (row0 + ((lane / 4) + 8))))) ? (scores_1_3 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t82 = (j * 64) + (((lane & 3) * 2) + 8);
+        const float scores_v18_0 = ((t82 < s) && (t82 <= (m0 + (row0 + (lane >> 2))))) ? (scores_1_0 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t83 = (j * 64) + (((lane & 3) * 2) + 9);
+        const float scores_v18_1 = ((t83 < s) && (t83 <= (m0 + (row0 + (lane >> 2))))) ? (scores_1_1 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t84 = (j * 64) + (((lane & 3) * 2) + 8);
+        const float scores_v18_2 = ((t84 < s) && (t84 <= (m0 + (row0 + ((lane >> 2) + 8))))) ? (scores_1_2 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t85 = (j * 64) + (((lane & 3) * 2) + 9);
+        const float scores_v18_3 = ((t85 < s) && (t85 <= (m0 + (row0 + ((lane >> 2) + 8))))) ? (scores_1_3 * 0.18033688011112042f) : __int_as_float(0xff800000);
         scores_1_0 = scores_v18_0;
         scores_1_1 = scores_v18_1;
         scores_1_2 = scores_v18_2;
         scores_1_3 = scores_v18_3;
-        const int t86 = (j * 64) + (((lane % 4) * 2) + 16);
-        const float scores_v19_0 = ((t86 < s) && (t86 <= (m0 + (row0 + (lane / 4))))) ? (scores_2_0 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t87 = (j * 64) + (((lane % 4) * 2) + 17);
-        const float scores_v19_1 = ((t87 < s) && (t87 <= (m0 + (row0 + (lane / 4))))) ? (scores_2_1 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t88 = (j * 64) + (((lane % 4) * 2) + 16);
-        const float scores_v19_2 = ((t88 < s) && (t88 <= (m0 + (row0 + ((lane / 4) + 8))))) ? (scores_2_2 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t89 = (j * 64) + (((lane % 4) * 2) + 17);
-        const float scores_v19_3 = ((t89 < s) && (t89 <= (m0 + (row0 + ((lane / 4) + 8))))) ? (scores_2_3 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t86 = (j * 64) + (((lane & 3) * 2) + 16);
+        const float scores_v19_0 = ((t86 < s) && (t86 <= (m0 + (row0 + (lane >> 2))))) ? (scores_2_0 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t87 = (j * 64) + (((lane & 3) * 2) + 17);
+        const float scores_v19_1 = ((t87 < s) && (t87 <= (m0 + (row0 + (lane >> 2))))) ? (scores_2_1 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t88 = (j * 64) + (((lane & 3) * 2) + 16);
+        const float scores_v19_2 = ((t88 < s) && (t88 <= (m0 + (row0 + ((lane >> 2) + 8))))) ? (scores_2_2 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t89 = (j * 64) + (((lane & 3) * 2) + 17);
+        const float scores_v19_3 = ((t89 < s) && (t89 <= (m0 + (row0 + ((lane >> 2) + 8))))) ? (scores_2_3 * 0.18033688011112042f) : __int_as_float(0xff800000);
         scores_2_0 = scores_v19_0;
         scores_2_1 = scores_v19_1;
         scores_2_2 = scores_v19_2;
         scores_2_3 = scores_v19_3;
-        const int t90 = (j * 64) + (((lane % 4) * 2) + 24);
-        const float scores_v20_0 = ((t90 < s) && (t90 <= (m0 + (row0 + (lane / 4))))) ? (scores_3_0 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t91 = (j * 64) + (((lane % 4) * 2) + 25);
-        const float scores_v20_1 = ((t91 < s) && (t91 <= (m0 + (row0 + (lane / 4))))) ? (scores_3_1 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t92 = (j * 64) + (((lane % 4) * 2) + 24);
-        const float scores_v20_2 = ((t92 < s) && (t92 <= (m0 + (row0 + ((lane / 4) + 8))))) ? (scores_3_2 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t93 = (j * 64) + (((lane % 4) * 2) + 25);
-        const float scores_v20_3 = ((t93 < s) && (t93 <= (m0 + (row0 + ((lane / 4) + 8))))) ? (scores_3_3 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t90 = (j * 64) + (((lane & 3) * 2) + 24);
+        const float scores_v20_0 = ((t90 < s) && (t90 <= (m0 + (row0 + (lane >> 2))))) ? (scores_3_0 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t91 = (j * 64) + (((lane & 3) * 2) + 25);
+        const float scores_v20_1 = ((t91 < s) && (t91 <= (m0 + (row0 + (lane >> 2))))) ? (scores_3_1 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t92 = (j * 64) + (((lane & 3) * 2) + 24);
+        const float scores_v20_2 = ((t92 < s) && (t92 <= (m0 + (row0 + ((lane >> 2) + 8))))) ? (scores_3_2 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t93 = (j * 64) + (((lane & 3) * 2) + 25);
+        const float scores_v20_3 = ((t93 < s) && (t93 <= (m0 + (row0 + ((lane >> 2) + 8))))) ? (scores_3_3 * 0.18033688011112042f) : __int_as_float(0xff800000);
         scores_3_0 = scores_v20_0;
         scores_3_1 = scores_v20_1;
         scores_3_2 = scores_v20_2;
         scores_3_3 = scores_v20_3;
-        const int t94 = (j * 64) + (((lane % 4) * 2) + 32);
-        const float scores_v21_0 = ((t94 < s) && (t94 <= (m0 + (row0 + (lane / 4))))) ? (scores_4_0 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t95 = (j * 64) + (((lane % 4) * 2) + 33);
-        const float scores_v21_1 = ((t95 < s) && (t95 <= (m0 + (row0 + (lane / 4))))) ? (scores_4_1 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t96 = (j * 64) + (((lane % 4) * 2) + 32);
-        const float scores_v21_2 = ((t96 < s) && (t96 <= (m0 + (row0 + ((lane / 4) + 8))))) ? (scores_4_2 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t97 = (j * 64) + (((lane % 4) * 2) + 33);
-        const float scores_v21_3 = ((t97 < s) && (t97 <= (m0 + (row0 + ((lane / 4) + 8))))) ? (scores_4_3 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t94 = (j * 64) + (((lane & 3) * 2) + 32);
+        const float scores_v21_0 = ((t94 < s) && (t94 <= (m0 + (row0 + (lane >> 2))))) ? (scores_4_0 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t95 = (j * 64) + (((lane & 3) * 2) + 33);
+        const float scores_v21_1 = ((t95 < s) && (t95 <= (m0 + (row0 + (lane >> 2))))) ? (scores_4_1 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t96 = (j * 64) + (((lane & 3) * 2) + 32);
+        const float scores_v21_2 = ((t96 < s) && (t96 <= (m0 + (row0 + ((lane >> 2) + 8))))) ? (scores_4_2 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t97 = (j * 64) + (((lane & 3) * 2) + 33);
+        const float scores_v21_3 = ((t97 < s) && (t97 <= (m0 + (row0 + ((lane >> 2) + 8))))) ? (scores_4_3 * 0.18033688011112042f) : __int_as_float(0xff800000);
         scores_4_0 = scores_v21_0;
         scores_4_1 = scores_v21_1;
         scores_4_2 = scores_v21_2;
         scores_4_3 = scores_v21_3;
-        const int t98 = (j * 64) + (((lane % 4) * 2) + 40);
-        const float scores_v22_0 = ((t98 < s) && (t98 <= (m0 + (row0 + (lane / 4))))) ? (scores_5_0 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t99 = (j * 64) + (((lane % 4) * 2) + 41);
-        const float scores_v22_1 = ((t99 < s) && (t99 <= (m0 + (row0 + (lane / 4))))) ? (scores_5_1 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t100 = (j * 64) + (((lane % 4) * 2) + 40);
-        const float scores_v22_2 = ((t100 < s) && (t100 <= (m0 + (row0 + ((lane / 4) + 8))))) ? (scores_5_2 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t101 = (j * 64) + (((lane % 4) * 2) + 41);
-        const float scores_v22_3 = ((t101 < s) && (t101 <= (m0 + (row0 + ((lane / 4) + 8))))) ? (scores_5_3 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t98 = (j * 64) + (((lane & 3) * 2) + 40);
+        const float scores_v22_0 = ((t98 < s) && (t98 <= (m0 + (row0 + (lane >> 2))))) ? (scores_5_0 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t99 = (j * 64) + (((lane & 3) * 2) + 41);
+        const float scores_v22_1 = ((t99 < s) && (t99 <= (m0 + (row0 + (lane >> 2))))) ? (scores_5_1 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t100 = (j * 64) + (((lane & 3) * 2) + 40);
+        const float scores_v22_2 = ((t100 < s) && (t100 <= (m0 + (row0 + ((lane >> 2) + 8))))) ? (scores_5_2 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t101 = (j * 64) + (((lane & 3) * 2) + 41);
+        const float scores_v22_3 = ((t101 < s) && (t101 <= (m0 + (row0 + ((lane >> 2) + 8))))) ? (scores_5_3 * 0.18033688011112042f) : __int_as_float(0xff800000);
         scores_5_0 = scores_v22_0;
         scores_5_1 = scores_v22_1;
         scores_5_2 = scores_v22_2;
         scores_5_3 = scores_v22_3;
-        const int t102 = (j * 64) + (((lane % 4) * 2) + 48);
-        const float scores_v23_0 = ((t102 < s) && (t102 <= (m0 + (row0 + (lane / 4))))) ? (scores_6_0 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t103 = (j * 64) + (((lane % 4) * 2) + 49);
-        const float scores_v23_1 = ((t103 < s) && (t103 <= (m0 + (row0 + (lane / 4))))) ? (scores_6_1 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t104 = (j * 64) + (((lane % 4) * 2) + 48);
-        const float scores_v23_2 = ((t104 < s) && (t104 <= (m0 + (row0 + ((lane / 4) + 8))))) ? (scores_6_2 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t105 = (j * 64) + (((lane % 4) * 2) + 49);
-        const float scores_v23_3 = ((t105 < s) && (t105 <= (m0 + (row0 + ((lane / 4) + 8))))) ? (scores_6_3 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t102 = (j * 64) + (((lane & 3) * 2) + 48);
+        const float scores_v23_0 = ((t102 < s) && (t102 <= (m0 + (row0 + (lane >> 2))))) ? (scores_6_0 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t103 = (j * 64) + (((lane & 3) * 2) + 49);
+        const float scores_v23_1 = ((t103 < s) && (t103 <= (m0 + (row0 + (lane >> 2))))) ? (scores_6_1 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t104 = (j * 64) + (((lane & 3) * 2) + 48);
+        const float scores_v23_2 = ((t104 < s) && (t104 <= (m0 + (row0 + ((lane >> 2) + 8))))) ? (scores_6_2 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t105 = (j * 64) + (((lane & 3) * 2) + 49);
+        const float scores_v23_3 = ((t105 < s) && (t105 <= (m0 + (row0 + ((lane >> 2) + 8))))) ? (scores_6_3 * 0.18033688011112042f) : __int_as_float(0xff800000);
         scores_6_0 = scores_v23_0;
         scores_6_1 = scores_v23_1;
         scores_6_2 = scores_v23_2;
         scores_6_3 = scores_v23_3;
-        const int t106 = (j * 64) + (((lane % 4) * 2) + 56);
-        const float scores_v24_0 = ((t106 < s) && (t106 <= (m0 + (row0 + (lane / 4))))) ? (scores_7_0 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t107 = (j * 64) + (((lane % 4) * 2) + 57);
-        const float scores_v24_1 = ((t107 < s) && (t107 <= (m0 + (row0 + (lane / 4))))) ? (scores_7_1 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t108 = (j * 64) + (((lane % 4) * 2) + 56);
-        const float scores_v24_2 = ((t108 < s) && (t108 <= (m0 + (row0 + ((lane / 4) + 8))))) ? (scores_7_2 * 0.18033688011112042f) : __int_as_float(0xff800000);
-        const int t109 = (j * 64) + (((lane % 4) * 2) + 57);
-        const float scores_v24_3 = ((t109 < s) && (t109 <= (m0 + (row0 + ((lane / 4) + 8))))) ? (scores_7_3 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t106 = (j * 64) + (((lane & 3) * 2) + 56);
+        const float scores_v24_0 = ((t106 < s) && (t106 <= (m0 + (row0 + (lane >> 2))))) ? (scores_7_0 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t107 = (j * 64) + (((lane & 3) * 2) + 57);
+        const float scores_v24_1 = ((t107 < s) && (t107 <= (m0 + (row0 + (lane >> 2))))) ? (scores_7_1 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t108 = (j * 64) + (((lane & 3) * 2) + 56);
+        const float scores_v24_2 = ((t108 < s) && (t108 <= (m0 + (row0 + ((lane >> 2) + 8))))) ? (scores_7_2 * 0.18033688011112042f) : __int_as_float(0xff800000);
+        const int t109 = (j * 64) + (((lane & 3) * 2) + 57);
+        const float scores_v24_3 = ((t109 < s) && (t109 <= (m0 + (row0 + ((lane >> 2) + 8))))) ? (scores_7_3 * 0.18033688011112042f) : __int_as_float(0xff800000);
         scores_7_0 = scores_v24_0;
         scores_7_1 = scores_v24_1;
         scores_7_2 = scores_v24_2;
@@ -462,34 +472,34 @@ extern "C" __global__ void __launch_bounds__(128) k_attention(
         out_acc_7_3 = out_acc_7_3 * shrink1;
         asm volatile("cp.async.wait_group 1;" ::: "memory");
         __syncthreads();
-        if ((j + 1) < min(((s + 63) / 64), ((m0 + 127) / 64))) {
+        if ((j + 1) < min(((s + 63) >> 6), ((m0 + 127) >> 6))) {
             const int t110 = j + 1;
-            const int t111 = tid / 8;
-            const int t112 = (tid % 8) * 8;
+            const int t111 = tid >> 3;
+            const int t112 = (tid & 7) * 8;
             const int t113 = (t111 * 64) + t112;
             const int t114 = (t110 * 64) + t111;
-            emmy_copy_async<16>(v_tile + (((t110 % 2) * 4096) + (t113 ^ ((t113 >> 3) & 56))), v_head + ((t114 * 64) + t112), t114 < s);
+            emmy_copy_async<16>(v_tile + (((t110 & 1) * 4096) + (t113 ^ ((t113 >> 3) & 56))), v_head + ((t114 * 64) + t112), t114 < s);
             const int t115 = j + 1;
             const int t116 = tid + 128;
-            const int t117 = t116 / 8;
-            const int t118 = (t116 % 8) * 8;
+            const int t117 = t116 >> 3;
+            const int t118 = (t116 & 7) * 8;
             const int t119 = (t117 * 64) + t118;
             const int t120 = (t115 * 64) + t117;
-            emmy_copy_async<16>(v_tile + (((t115 % 2) * 4096) + (t119 ^ ((t119 >> 3) & 56))), v_head + ((t120 * 64) + t118), t120 < s);
+            emmy_copy_async<16>(v_tile + (((t115 & 1) * 4096) + (t119 ^ ((t119 >> 3) & 56))), v_head + ((t120 * 64) + t118), t120 < s);
             const int t121 = j + 1;
             const int t122 = tid + 256;
-            const int t123 = t122 / 8;
-            const int t124 = (t122 % 8) * 8;
+            const int t123 = t122 >> 3;
+            const int t124 = (t122 & 7) * 8;
             const int t125 = (t123 * 64) + t124;
             const int t126 = (t121 * 64) + t123;
-            emmy_copy_async<16>(v_tile + (((t121 % 2) * 4096) + (t125 ^ ((t125 >> 3) & 56))), v_head + ((t126 * 64) + t124), t126 < s);
+            emmy_copy_async<16>(v_tile + (((t121 & 1) * 4096) + (t125 ^ ((t125 >> 3) & 56))), v_head + ((t126 * 64) + t124), t126 < s);
             const int t127 = j + 1;
             const int t128 = tid + 384;
-            const int t129 = t128 / 8;
-            const int t130 = (t128 % 8) * 8;
+            const int t129 = t128 >> 3;
+            const int t130 = (t128 & 7) * 8;
             const int t131 = (t129 * 64) + t130;
             const int t132 = (t127 * 64) + t129;
-            emmy_copy_async<16>(v_tile + (((t127 % 2) * 4096) + (t131 ^ ((t131 >> 3) & 56))), v_head + ((t132 * 64) + t130), t132 < s);
+            emmy_copy_async<16>(v_tile + (((t127 & 1) * 4096) + (t131 ^ ((t131 >> 3) & 56))), v_head + ((t132 * 64) + t130), t132 < s);
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
         unsigned p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3;
@@ -511,68 +521,68 @@ extern "C" __global__ void __launch_bounds__(128) k_attention(
         p_frag_3_p2 = emmy_pack_f16(scores_7_0, scores_7_1);
         p_frag_3_p3 = emmy_pack_f16(scores_7_2, scores_7_3);
         unsigned v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1;
-        const int t133 = (((((lane / 8) % 2) * 8) + (lane % 8)) * 64) + ((lane / 16) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j % 2) * 4096) + (t133 ^ ((t133 >> 3) & 56))));
+        const int t133 = (((((lane >> 3) & 1) * 8) + (lane & 7)) * 64) + ((lane >> 4) * 8);
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t133 ^ ((t133 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(out_acc_0_0, out_acc_0_1, out_acc_0_2, out_acc_0_3, p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_1_0, out_acc_1_1, out_acc_1_2, out_acc_1_3, p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, v_frag_1_p0, v_frag_1_p1);
-        const int t134 = (((((lane / 8) % 2) * 8) + (lane % 8)) * 64) + (((lane / 16) + 2) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j % 2) * 4096) + (t134 ^ ((t134 >> 3) & 56))));
+        const int t134 = (((((lane >> 3) & 1) * 8) + (lane & 7)) * 64) + (((lane >> 4) + 2) * 8);
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t134 ^ ((t134 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(out_acc_2_0, out_acc_2_1, out_acc_2_2, out_acc_2_3, p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_3_0, out_acc_3_1, out_acc_3_2, out_acc_3_3, p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, v_frag_1_p0, v_frag_1_p1);
-        const int t135 = (((((lane / 8) % 2) * 8) + (lane % 8)) * 64) + (((lane / 16) + 4) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j % 2) * 4096) + (t135 ^ ((t135 >> 3) & 56))));
+        const int t135 = (((((lane >> 3) & 1) * 8) + (lane & 7)) * 64) + (((lane >> 4) + 4) * 8);
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t135 ^ ((t135 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(out_acc_4_0, out_acc_4_1, out_acc_4_2, out_acc_4_3, p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_5_0, out_acc_5_1, out_acc_5_2, out_acc_5_3, p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, v_frag_1_p0, v_frag_1_p1);
-        const int t136 = (((((lane / 8) % 2) * 8) + (lane % 8)) * 64) + (((lane / 16) + 6) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j % 2) * 4096) + (t136 ^ ((t136 >> 3) & 56))));
+        const int t136 = (((((lane >> 3) & 1) * 8) + (lane & 7)) * 64) + (((lane >> 4) + 6) * 8);
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t136 ^ ((t136 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(out_acc_6_0, out_acc_6_1, out_acc_6_2, out_acc_6_3, p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_7_0, out_acc_7_1, out_acc_7_2, out_acc_7_3, p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, v_frag_1_p0, v_frag_1_p1);
-        const int t137 = ((((((lane / 8) % 2) * 8) + (lane % 8)) + 16) * 64) + ((lane / 16) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j % 2) * 4096) + (t137 ^ ((t137 >> 3) & 56))));
+        const int t137 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 16) * 64) + ((lane >> 4) * 8);
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t137 ^ ((t137 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(out_acc_0_0, out_acc_0_1, out_acc_0_2, out_acc_0_3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_1_0, out_acc_1_1, out_acc_1_2, out_acc_1_3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3, v_frag_1_p0, v_frag_1_p1);
-        const int t138 = ((((((lane / 8) % 2) * 8) + (lane % 8)) + 16) * 64) + (((lane / 16) + 2) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j % 2) * 4096) + (t138 ^ ((t138 >> 3) & 56))));
+        const int t138 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 16) * 64) + (((lane >> 4) + 2) * 8);
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t138 ^ ((t138 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(out_acc_2_0, out_acc_2_1, out_acc_2_2, out_acc_2_3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_3_0, out_acc_3_1, out_acc_3_2, out_acc_3_3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3, v_frag_1_p0, v_frag_1_p1);
-        const int t139 = ((((((lane / 8) % 2) * 8) + (lane % 8)) + 16) * 64) + (((lane / 16) + 4) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j % 2) * 4096) + (t139 ^ ((t139 >> 3) & 56))));
+        const int t139 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 16) * 64) + (((lane >> 4) + 4) * 8);
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t139 ^ ((t139 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(out_acc_4_0, out_acc_4_1, out_acc_4_2, out_acc_4_3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_5_0, out_acc_5_1, out_acc_5_2, out_acc_5_3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3, v_frag_1_p0, v_frag_1_p1);
-        const int t140 = ((((((lane / 8) % 2) * 8) + (lane % 8)) + 16) * 64) + (((lane / 16) + 6) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j % 2) * 4096) + (t140 ^ ((t140 >> 3) & 56))));
+        const int t140 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 16) * 64) + (((lane >> 4) + 6) * 8);
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t140 ^ ((t140 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(out_acc_6_0, out_acc_6_1, out_acc_6_2, out_acc_6_3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_7_0, out_acc_7_1, out_acc_7_2, out_acc_7_3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3, v_frag_1_p0, v_frag_1_p1);
-        const int t141 = ((((((lane / 8) % 2) * 8) + (lane % 8)) + 32) * 64) + ((lane / 16) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j % 2) * 4096) + (t141 ^ ((t141 >> 3) & 56))));
+        const int t141 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 32) * 64) + ((lane >> 4) * 8);
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t141 ^ ((t141 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(out_acc_0_0, out_acc_0_1, out_acc_0_2, out_acc_0_3, p_frag_2_p0, p_frag_2_p1, p_frag_2_p2, p_frag_2_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_1_0, out_acc_1_1, out_acc_1_2, out_acc_1_3, p_frag_2_p0, p_frag_2_p1, p_frag_2_p2, p_frag_2_p3, v_frag_1_p0, v_frag_1_p1);
-        const int t142 = ((((((lane / 8) % 2) * 8) + (lane % 8)) + 32) * 64) + (((lane / 16) + 2) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j % 2) * 4096) + (t142 ^ ((t142 >> 3) & 56))));
+        const int t142 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 32) * 64) + (((lane >> 4) + 2) * 8);
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t142 ^ ((t142 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(out_acc_2_0, out_acc_2_1, out_acc_2_2, out_acc_2_3, p_frag_2_p0, p_frag_2_p1, p_frag_2_p2, p_frag_2_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_3_0, out_acc_3_1, out_acc_3_2, out_acc_3_3, p_frag_2_p0, p_frag_2_p1, p_frag_2_p2, p_frag_2_p3, v_frag_1_p0, v_frag_1_p1);
-        const int t143 = ((((((lane / 8) % 2) * 8) + (lane % 8)) + 32) * 64) + (((lane / 16) + 4) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j % 2) * 4096) + (t143 ^ ((t143 >> 3) & 56))));
+        const int t143 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 32) * 64) + (((lane >> 4) + 4) * 8);
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t143 ^ ((t143 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(out_acc_4_0, out_acc_4_1, out_acc_4_2, out_acc_4_3, p_frag_2_p0, p_frag_2_p1, p_frag_2_p2, p_frag_2_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_5_0, out_acc_5_1, out_acc_5_2, out_acc_5_3, p_frag_2_p0, p_frag_2_p1, p_frag_2_p2, p_frag_2_p3, v_frag_1_p0, v_frag_1_p1);
-        const int t144 = ((((((lane / 8) % 2) * 8) + (lane % 8)) + 32) * 64) + (((lane / 16) + 6) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j % 2) * 4096) + (t144 ^ ((t144 >> 3) & 56))));
+        const int t144 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 32) * 64) + (((lane >> 4) + 6) * 8);
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t144 ^ ((t144 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(out_acc_6_0, out_acc_6_1, out_acc_6_2, out_acc_6_3, p_frag_2_p0, p_frag_2_p1, p_frag_2_p2, p_frag_2_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_7_0, out_acc_7_1, out_acc_7_2, out_acc_7_3, p_frag_2_p0, p_frag_2_p1, p_frag_2_p2, p_frag_2_p3, v_frag_1_p0, v_frag_1_p1);
-        const int t145 = ((((((lane / 8) % 2) * 8) + (lane % 8)) + 48) * 64) + ((lane / 16) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j % 2) * 4096) + (t145 ^ ((t145 >> 3) & 56))));
+        const int t145 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 48) * 64) + ((lane >> 4) * 8);
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t145 ^ ((t145 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(out_acc_0_0, out_acc_0_1, out_acc_0_2, out_acc_0_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_1_0, out_acc_1_1, out_acc_1_2, out_acc_1_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_1_p0, v_frag_1_p1);
-        const int t146 = ((((((lane / 8) % 2) * 8) + (lane % 8)) + 48) * 64) + (((lane / 16) + 2) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j % 2) * 4096) + (t146 ^ ((t146 >> 3) & 56))));
+        const int t146 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 48) * 64) + (((lane >> 4) + 2) * 8);
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t146 ^ ((t146 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(out_acc_2_0, out_acc_2_1, out_acc_2_2, out_acc_2_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_3_0, out_acc_3_1, out_acc_3_2, out_acc_3_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_1_p0, v_frag_1_p1);
-        const int t147 = ((((((lane / 8) % 2) * 8) + (lane % 8)) + 48) * 64) + (((lane / 16) + 4) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j % 2) * 4096) + (t147 ^ ((t147 >> 3) & 56))));
+        const int t147 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 48) * 64) + (((lane >> 4) + 4) * 8);
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t147 ^ ((t147 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(out_acc_4_0, out_acc_4_1, out_acc_4_2, out_acc_4_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_5_0, out_acc_5_1, out_acc_5_2, out_acc_5_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_1_p0, v_frag_1_p1);
-        const int t148 = ((((((lane / 8) % 2) * 8) + (lane % 8)) + 48) * 64) + (((lane / 16) + 6) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j % 2) * 4096) + (t148 ^ ((t148 >> 3) & 56))));
+        const int t148 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 48) * 64) + (((lane >> 4) + 6) * 8);
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t148 ^ ((t148 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(out_acc_6_0, out_acc_6_1, out_acc_6_2, out_acc_6_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_7_0, out_acc_7_1, out_acc_7_2, out_acc_7_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_1_p0, v_frag_1_p1);
     }
@@ -584,52 +594,52 @@ extern "C" __global__ void __launch_bounds__(128) k_attention(
     row_sum_1 = row_sum_1 + other_c7;
     const float other_c8 = __shfl_xor_sync(0xffffffffu, row_sum_1, 1);
     row_sum_1 = row_sum_1 + other_c8;
-    if ((m0 + (row0 + (lane / 4))) < s) {
-        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + (lane / 4)) * 64) + ((lane % 4) * 2))) = vec<__half, 2>{{__float2half_rn((out_acc_0_0 / row_sum_0)), __float2half_rn((out_acc_0_1 / row_sum_0))}};
+    if ((m0 + (row0 + (lane >> 2))) < s) {
+        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + (lane >> 2)) * 64) + ((lane & 3) * 2))) = vec<__half, 2>{{__float2half_rn((out_acc_0_0 / row_sum_0)), __float2half_rn((out_acc_0_1 / row_sum_0))}};
     }
-    if ((m0 + (row0 + ((lane / 4) + 8))) < s) {
-        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + ((lane / 4) + 8)) * 64) + ((lane % 4) * 2))) = vec<__half, 2>{{__float2half_rn((out_acc_0_2 / row_sum_1)), __float2half_rn((out_acc_0_3 / row_sum_1))}};
+    if ((m0 + (row0 + ((lane >> 2) + 8))) < s) {
+        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + ((lane >> 2) + 8)) * 64) + ((lane & 3) * 2))) = vec<__half, 2>{{__float2half_rn((out_acc_0_2 / row_sum_1)), __float2half_rn((out_acc_0_3 / row_sum_1))}};
     }
-    if ((m0 + (row0 + (lane / 4))) < s) {
-        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + (lane / 4)) * 64) + (((lane % 4) * 2) + 8))) = vec<__half, 2>{{__float2half_rn((out_acc_1_0 / row_sum_0)), __float2half_rn((out_acc_1_1 / row_sum_0))}};
+    if ((m0 + (row0 + (lane >> 2))) < s) {
+        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + (lane >> 2)) * 64) + (((lane & 3) * 2) + 8))) = vec<__half, 2>{{__float2half_rn((out_acc_1_0 / row_sum_0)), __float2half_rn((out_acc_1_1 / row_sum_0))}};
     }
-    if ((m0 + (row0 + ((lane / 4) + 8))) < s) {
-        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + ((lane / 4) + 8)) * 64) + (((lane % 4) * 2) + 8))) = vec<__half, 2>{{__float2half_rn((out_acc_1_2 / row_sum_1)), __float2half_rn((out_acc_1_3 / row_sum_1))}};
+    if ((m0 + (row0 + ((lane >> 2) + 8))) < s) {
+        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + ((lane >> 2) + 8)) * 64) + (((lane & 3) * 2) + 8))) = vec<__half, 2>{{__float2half_rn((out_acc_1_2 / row_sum_1)), __float2half_rn((out_acc_1_3 / row_sum_1))}};
     }
-    if ((m0 + (row0 + (lane / 4))) < s) {
-        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + (lane / 4)) * 64) + (((lane % 4) * 2) + 16))) = vec<__half, 2>{{__float2half_rn((out_acc_2_0 / row_sum_0)), __float2half_rn((out_acc_2_1 / row_sum_0))}};
+    if ((m0 + (row0 + (lane >> 2))) < s) {
+        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + (lane >> 2)) * 64) + (((lane & 3) * 2) + 16))) = vec<__half, 2>{{__float2half_rn((out_acc_2_0 / row_sum_0)), __float2half_rn((out_acc_2_1 / row_sum_0))}};
     }
-    if ((m0 + (row0 + ((lane / 4) + 8))) < s) {
-        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + ((lane / 4) + 8)) * 64) + (((lane % 4) * 2) + 16))) = vec<__half, 2>{{__float2half_rn((out_acc_2_2 / row_sum_1)), __float2half_rn((out_acc_2_3 / row_sum_1))}};
+    if ((m0 + (row0 + ((lane >> 2) + 8))) < s) {
+        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + ((lane >> 2) + 8)) * 64) + (((lane & 3) * 2) + 16))) = vec<__half, 2>{{__float2half_rn((out_acc_2_2 / row_sum_1)), __float2half_rn((out_acc_2_3 / row_sum_1))}};
     }
-    if ((m0 + (row0 + (lane / 4))) < s) {
-        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + (lane / 4)) * 64) + (((lane % 4) * 2) + 24))) = vec<__half, 2>{{__float2half_rn((out_acc_3_0 / row_sum_0)), __float2half_rn((out_acc_3_1 / row_sum_0))}};
+    if ((m0 + (row0 + (lane >> 2))) < s) {
+        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + (lane >> 2)) * 64) + (((lane & 3) * 2) + 24))) = vec<__half, 2>{{__float2half_rn((out_acc_3_0 / row_sum_0)), __float2half_rn((out_acc_3_1 / row_sum_0))}};
     }
-    if ((m0 + (row0 + ((lane / 4) + 8))) < s) {
-        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + ((lane / 4) + 8)) * 64) + (((lane % 4) * 2) + 24))) = vec<__half, 2>{{__float2half_rn((out_acc_3_2 / row_sum_1)), __float2half_rn((out_acc_3_3 / row_sum_1))}};
+    if ((m0 + (row0 + ((lane >> 2) + 8))) < s) {
+        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + ((lane >> 2) + 8)) * 64) + (((lane & 3) * 2) + 24))) = vec<__half, 2>{{__float2half_rn((out_acc_3_2 / row_sum_1)), __float2half_rn((out_acc_3_3 / row_sum_1))}};
     }
-    if ((m0 + (row0 + (lane / 4))) < s) {
-        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + (lane / 4)) * 64) + (((lane % 4) * 2) + 32))) = vec<__half, 2>{{__float2half_rn((out_acc_4_0 / row_sum_0)), __float2half_rn((out_acc_4_1 / row_sum_0))}};
+    if ((m0 + (row0 + (lane >> 2))) < s) {
+        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + (lane >> 2)) * 64) + (((lane & 3) * 2) + 32))) = vec<__half, 2>{{__float2half_rn((out_acc_4_0 / row_sum_0)), __float2half_rn((out_acc_4_1 / row_sum_0))}};
     }
-    if ((m0 + (row0 + ((lane / 4) + 8))) < s) {
-        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + ((lane / 4) + 8)) * 64) + (((lane % 4) * 2) + 32))) = vec<__half, 2>{{__float2half_rn((out_acc_4_2 / row_sum_1)), __float2half_rn((out_acc_4_3 / row_sum_1))}};
+    if ((m0 + (row0 + ((lane >> 2) + 8))) < s) {
+        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + ((lane >> 2) + 8)) * 64) + (((lane & 3) * 2) + 32))) = vec<__half, 2>{{__float2half_rn((out_acc_4_2 / row_sum_1)), __float2half_rn((out_acc_4_3 / row_sum_1))}};
     }
-    if ((m0 + (row0 + (lane / 4))) < s) {
-        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + (lane / 4)) * 64) + (((lane % 4) * 2) + 40))) = vec<__half, 2>{{__float2half_rn((out_acc_5_0 / row_sum_0)), __float2half_rn((out_acc_5_1 / row_sum_0))}};
+    if ((m0 + (row0 + (lane >> 2))) < s) {
+        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + (lane >> 2)) * 64) + (((lane & 3) * 2) + 40))) = vec<__half, 2>{{__float2half_rn((out_acc_5_0 / row_sum_0)), __float2half_rn((out_acc_5_1 / row_sum_0))}};
     }
-    if ((m0 + (row0 + ((lane / 4) + 8))) < s) {
-        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + ((lane / 4) + 8)) * 64) + (((lane % 4) * 2) + 40))) = vec<__half, 2>{{__float2half_rn((out_acc_5_2 / row_sum_1)), __float2half_rn((out_acc_5_3 / row_sum_1))}};
+    if ((m0 + (row0 + ((lane >> 2) + 8))) < s) {
+        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + ((lane >> 2) + 8)) * 64) + (((lane & 3) * 2) + 40))) = vec<__half, 2>{{__float2half_rn((out_acc_5_2 / row_sum_1)), __float2half_rn((out_acc_5_3 / row_sum_1))}};
     }
-    if ((m0 + (row0 + (lane / 4))) < s) {
-        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + (lane / 4)) * 64) + (((lane % 4) * 2) + 48))) = vec<__half, 2>{{__float2half_rn((out_acc_6_0 / row_sum_0)), __float2half_rn((out_acc_6_1 / row_sum_0))}};
+    if ((m0 + (row0 + (lane >> 2))) < s) {
+        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + (lane >> 2)) * 64) + (((lane & 3) * 2) + 48))) = vec<__half, 2>{{__float2half_rn((out_acc_6_0 / row_sum_0)), __float2half_rn((out_acc_6_1 / row_sum_0))}};
     }
-    if ((m0 + (row0 + ((lane / 4) + 8))) < s) {
-        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + ((lane / 4) + 8)) * 64) + (((lane % 4) * 2) + 48))) = vec<__half, 2>{{__float2half_rn((out_acc_6_2 / row_sum_1)), __float2half_rn((out_acc_6_3 / row_sum_1))}};
+    if ((m0 + (row0 + ((lane >> 2) + 8))) < s) {
+        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + ((lane >> 2) + 8)) * 64) + (((lane & 3) * 2) + 48))) = vec<__half, 2>{{__float2half_rn((out_acc_6_2 / row_sum_1)), __float2half_rn((out_acc_6_3 / row_sum_1))}};
     }
-    if ((m0 + (row0 + (lane / 4))) < s) {
-        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + (lane / 4)) * 64) + (((lane % 4) * 2) + 56))) = vec<__half, 2>{{__float2half_rn((out_acc_7_0 / row_sum_0)), __float2half_rn((out_acc_7_1 / row_sum_0))}};
+    if ((m0 + (row0 + (lane >> 2))) < s) {
+        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + (lane >> 2)) * 64) + (((lane & 3) * 2) + 56))) = vec<__half, 2>{{__float2half_rn((out_acc_7_0 / row_sum_0)), __float2half_rn((out_acc_7_1 / row_sum_0))}};
     }
-    if ((m0 + (row0 + ((lane / 4) + 8))) < s) {
-        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + ((lane / 4) + 8)) * 64) + (((lane % 4) * 2) + 56))) = vec<__half, 2>{{__float2half_rn((out_acc_7_2 / row_sum_1)), __float2half_rn((out_acc_7_3 / row_sum_1))}};
+    if ((m0 + (row0 + ((lane >> 2) + 8))) < s) {
+        *reinterpret_cast<vec<__half, 2>*>(out_block + (((row0 + ((lane >> 2) + 8)) * 64) + (((lane & 3) * 2) + 56))) = vec<__half, 2>{{__float2half_rn((out_acc_7_2 / row_sum_1)), __float2half_rn((out_acc_7_3 / row_sum_1))}};
     }
 }

@@ -43,9 +43,9 @@ extern "C" __global__ void __launch_bounds__(128) k_mma_matmul(
     const int tid = threadIdx.x;
     const int m0 = by * 64;
     const int n0 = bx * 64;
-    const int lane = tid % 32;
-    const int warp_m = ((tid / 32) % 2) * 32;
-    const int warp_n = (tid / 64) * 32;
+    const int lane = tid & 31;
+    const int warp_m = ((tid >> 5) & 1) * 32;
+    const int warp_n = (tid >> 6) * 32;
     const __half* const a_block = a + ((long long)m0 * 80LL);
     const __half* const b_block = b + (long long)n0;
     float* const c_block = c + ((long long)m0 * 72LL);
@@ -53,44 +53,44 @@ extern "C" __global__ void __launch_bounds__(128) k_mma_matmul(
     float acc_0_2_0 = 0.0f, acc_0_2_1 = 0.0f, acc_0_2_2 = 0.0f, acc_0_2_3 = 0.0f, acc_0_3_0 = 0.0f, acc_0_3_1 = 0.0f, acc_0_3_2 = 0.0f, acc_0_3_3 = 0.0f;
     float acc_1_0_0 = 0.0f, acc_1_0_1 = 0.0f, acc_1_0_2 = 0.0f, acc_1_0_3 = 0.0f, acc_1_1_0 = 0.0f, acc_1_1_1 = 0.0f, acc_1_1_2 = 0.0f, acc_1_1_3 = 0.0f;
     float acc_1_2_0 = 0.0f, acc_1_2_1 = 0.0f, acc_1_2_2 = 0.0f, acc_1_2_3 = 0.0f, acc_1_3_0 = 0.0f, acc_1_3_1 = 0.0f, acc_1_3_2 = 0.0f, acc_1_3_3 = 0.0f;
-    const int t0 = tid / 4;
-    const int t1 = (tid % 4) * 8;
+    const int t0 = tid >> 2;
+    const int t1 = (tid & 3) * 8;
     const int t2 = (t0 * 32) + t1;
     emmy_copy_async<16>(a_tile + (t2 ^ ((t2 >> 3) & 24)), a_block + ((t0 * 80) + t1), ((m0 + t0) < m) && (t1 < 80));
     const int t3 = tid + 128;
-    const int t4 = t3 / 4;
-    const int t5 = (t3 % 4) * 8;
+    const int t4 = t3 >> 2;
+    const int t5 = (t3 & 3) * 8;
     const int t6 = (t4 * 32) + t5;
     emmy_copy_async<16>(a_tile + (t6 ^ ((t6 >> 3) & 24)), a_block + ((t4 * 80) + t5), ((m0 + t4) < m) && (t5 < 80));
-    const int t7 = tid / 8;
-    const int t8 = (tid % 8) * 8;
+    const int t7 = tid >> 3;
+    const int t8 = (tid & 7) * 8;
     const int t9 = (t7 * 64) + t8;
     emmy_copy_async<16>(b_tile + (t9 ^ ((t9 >> 3) & 56)), b_block + ((t7 * 72) + t8), (t7 < 80) && ((n0 + t8) < 72));
     const int t10 = tid + 128;
-    const int t11 = t10 / 8;
-    const int t12 = (t10 % 8) * 8;
+    const int t11 = t10 >> 3;
+    const int t12 = (t10 & 7) * 8;
     const int t13 = (t11 * 64) + t12;
     emmy_copy_async<16>(b_tile + (t13 ^ ((t13 >> 3) & 56)), b_block + ((t11 * 72) + t12), (t11 < 80) && ((n0 + t12) < 72));
     asm volatile("cp.async.commit_group;" ::: "memory");
-    const int t14 = tid / 4;
-    const int t15 = (tid % 4) * 8;
+    const int t14 = tid >> 2;
+    const int t15 = (tid & 3) * 8;
     const int t16 = (t14 * 32) + t15;
     const int t17 = t15 + 32;
     emmy_copy_async<16>(a_tile + ((t16 ^ ((t16 >> 3) & 24)) + 2048), a_block + ((t14 * 80) + t17), ((m0 + t14) < m) && (t17 < 80));
     const int t18 = tid + 128;
-    const int t19 = t18 / 4;
-    const int t20 = (t18 % 4) * 8;
+    const int t19 = t18 >> 2;
+    const int t20 = (t18 & 3) * 8;
     const int t21 = (t19 * 32) + t20;
     const int t22 = t20 + 32;
     emmy_copy_async<16>(a_tile + ((t21 ^ ((t21 >> 3) & 24)) + 2048), a_block + ((t19 * 80) + t22), ((m0 + t19) < m) && (t22 < 80));
-    const int t23 = tid / 8;
-    const int t24 = (tid % 8) * 8;
+    const int t23 = tid >> 3;
+    const int t24 = (tid & 7) * 8;
     const int t25 = (t23 * 64) + t24;
     const int t26 = t23 + 32;
     emmy_copy_async<16>(b_tile + ((t25 ^ ((t25 >> 3) & 56)) + 2048), b_block + ((t26 * 72) + t24), (t26 < 80) && ((n0 + t24) < 72));
     const int t27 = tid + 128;
-    const int t28 = t27 / 8;
-    const int t29 = (t27 % 8) * 8;
+    const int t28 = t27 >> 3;
+    const int t29 = (t27 & 7) * 8;
     const int t30 = (t28 * 64) + t29;
     const int t31 = t28 + 32;
     emmy_copy_async<16>(b_tile + ((t30 ^ ((t30 >> 3) & 56)) + 2048), b_block + ((t31 * 72) + t29), (t31 < 80) && ((n0 + t29) < 72));
@@ -100,28 +100,28 @@ extern "C" __global__ void __launch_bounds__(128) k_mma_matmul(
         __syncthreads();
         if ((step + 2) < 3) {
             const int t32 = step + 2;
-            const int t33 = tid / 4;
-            const int t34 = (tid % 4) * 8;
+            const int t33 = tid >> 2;
+            const int t34 = (tid & 3) * 8;
             const int t35 = (t33 * 32) + t34;
             const int t36 = (t32 * 32) + t34;
             emmy_copy_async<16>(a_tile + (((t32 % 3) * 2048) + (t35 ^ ((t35 >> 3) & 24))), a_block + ((t33 * 80) + t36), ((m0 + t33) < m) && (t36 < 80));
             const int t37 = step + 2;
             const int t38 = tid + 128;
-            const int t39 = t38 / 4;
-            const int t40 = (t38 % 4) * 8;
+            const int t39 = t38 >> 2;
+            const int t40 = (t38 & 3) * 8;
             const int t41 = (t39 * 32) + t40;
             const int t42 = (t37 * 32) + t40;
             emmy_copy_async<16>(a_tile + (((t37 % 3) * 2048) + (t41 ^ ((t41 >> 3) & 24))), a_block + ((t39 * 80) + t42), ((m0 + t39) < m) && (t42 < 80));
             const int t43 = step + 2;
-            const int t44 = tid / 8;
-            const int t45 = (tid % 8) * 8;
+            const int t44 = tid >> 3;
+            const int t45 = (tid & 7) * 8;
             const int t46 = (t44 * 64) + t45;
             const int t47 = (t43 * 32) + t44;
             emmy_copy_async<16>(b_tile + (((t43 % 3) * 2048) + (t46 ^ ((t46 >> 3) & 56))), b_block + ((t47 * 72) + t45), (t47 < 80) && ((n0 + t45) < 72));
             const int t48 = step + 2;
             const int t49 = tid + 128;
-            const int t50 = t49 / 8;
-            const int t51 = (t49 % 8) * 8;
+            const int t50 = t49 >> 3;
+            const int t51 = (t49 & 7) * 8;
             const int t52 = (t50 * 64) + t51;
             const int t53 = (t48 * 32) + t50;
             emmy_copy_async<16>(b_tile + (((t48 % 3) * 2048) + (t52 ^ ((t52 >> 3) & 56))), b_block + ((t53 * 72) + t51), (t53 < 80) && ((n0 + t51) < 72));
@@ -129,15 +129,15 @@ extern "C" __global__ void __launch_bounds__(128) k_mma_matmul(
         asm volatile("cp.async.commit_group;" ::: "memory");
         unsigned a_frag_0_p0, a_frag_0_p1, a_frag_0_p2, a_frag_0_p3, a_frag_1_p0, a_frag_1_p1, a_frag_1_p2, a_frag_1_p3;
         unsigned b_frag_0_p0, b_frag_0_p1, b_frag_1_p0, b_frag_1_p1, b_frag_2_p0, b_frag_2_p1, b_frag_3_p0, b_frag_3_p1;
-        const int t54 = lane / 8;
-        const int t55 = ((warp_m + (((t54 % 2) * 8) + (lane % 8))) * 32) + ((t54 / 2) * 8);
+        const int t54 = lane >> 3;
+        const int t55 = ((warp_m + (((t54 & 1) * 8) + (lane & 7))) * 32) + ((t54 >> 1) * 8);
         emmy_ldmatrix_x4(a_frag_0_p0, a_frag_0_p1, a_frag_0_p2, a_frag_0_p3, a_tile + (((step % 3) * 2048) + (t55 ^ ((t55 >> 3) & 24))));
-        const int t56 = lane / 8;
-        const int t57 = (((warp_m + 16) + (((t56 % 2) * 8) + (lane % 8))) * 32) + ((t56 / 2) * 8);
+        const int t56 = lane >> 3;
+        const int t57 = (((warp_m + 16) + (((t56 & 1) * 8) + (lane & 7))) * 32) + ((t56 >> 1) * 8);
         emmy_ldmatrix_x4(a_frag_1_p0, a_frag_1_p1, a_frag_1_p2, a_frag_1_p3, a_tile + (((step % 3) * 2048) + (t57 ^ ((t57 >> 3) & 24))));
-        const int t58 = (((((lane / 8) % 2) * 8) + (lane % 8)) * 64) + (warp_n + ((lane / 16) * 8));
+        const int t58 = (((((lane >> 3) & 1) * 8) + (lane & 7)) * 64) + (warp_n + ((lane >> 4) * 8));
         emmy_ldmatrix_x4_trans(b_frag_0_p0, b_frag_0_p1, b_frag_1_p0, b_frag_1_p1, b_tile + (((step % 3) * 2048) + (t58 ^ ((t58 >> 3) & 56))));
-        const int t59 = (((((lane / 8) % 2) * 8) + (lane % 8)) * 64) + (warp_n + (((lane / 16) + 2) * 8));
+        const int t59 = (((((lane >> 3) & 1) * 8) + (lane & 7)) * 64) + (warp_n + (((lane >> 4) + 2) * 8));
         emmy_ldmatrix_x4_trans(b_frag_2_p0, b_frag_2_p1, b_frag_3_p0, b_frag_3_p1, b_tile + (((step % 3) * 2048) + (t59 ^ ((t59 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(acc_0_0_0, acc_0_0_1, acc_0_0_2, acc_0_0_3, a_frag_0_p0, a_frag_0_p1, a_frag_0_p2, a_frag_0_p3, b_frag_0_p0, b_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(acc_0_1_0, acc_0_1_1, acc_0_1_2, acc_0_1_3, a_frag_0_p0, a_frag_0_p1, a_frag_0_p2, a_frag_0_p3, b_frag_1_p0, b_frag_1_p1);
@@ -147,15 +147,15 @@ extern "C" __global__ void __launch_bounds__(128) k_mma_matmul(
         emmy_mma_m16n8k16_f16_f32(acc_1_1_0, acc_1_1_1, acc_1_1_2, acc_1_1_3, a_frag_1_p0, a_frag_1_p1, a_frag_1_p2, a_frag_1_p3, b_frag_1_p0, b_frag_1_p1);
         emmy_mma_m16n8k16_f16_f32(acc_1_2_0, acc_1_2_1, acc_1_2_2, acc_1_2_3, a_frag_1_p0, a_frag_1_p1, a_frag_1_p2, a_frag_1_p3, b_frag_2_p0, b_frag_2_p1);
         emmy_mma_m16n8k16_f16_f32(acc_1_3_0, acc_1_3_1, acc_1_3_2, acc_1_3_3, a_frag_1_p0, a_frag_1_p1, a_frag_1_p2, a_frag_1_p3, b_frag_3_p0, b_frag_3_p1);
-        const int t60 = lane / 8;
-        const int t61 = ((warp_m + (((t60 % 2) * 8) + (lane % 8))) * 32) + (((t60 / 2) * 8) + 16);
+        const int t60 = lane >> 3;
+        const int t61 = ((warp_m + (((t60 & 1) * 8) + (lane & 7))) * 32) + (((t60 >> 1) * 8) + 16);
         emmy_ldmatrix_x4(a_frag_0_p0, a_frag_0_p1, a_frag_0_p2, a_frag_0_p3, a_tile + (((step % 3) * 2048) + (t61 ^ ((t61 >> 3) & 24))));
-        const int t62 = lane / 8;
-        const int t63 = (((warp_m + 16) + (((t62 % 2) * 8) + (lane % 8))) * 32) + (((t62 / 2) * 8) + 16);
+        const int t62 = lane >> 3;
+        const int t63 = (((warp_m + 16) + (((t62 & 1) * 8) + (lane & 7))) * 32) + (((t62 >> 1) * 8) + 16);
         emmy_ldmatrix_x4(a_frag_1_p0, a_frag_1_p1, a_frag_1_p2, a_frag_1_p3, a_tile + (((step % 3) * 2048) + (t63 ^ ((t63 >> 3) & 24))));
-        const int t64 = ((((((lane / 8) % 2) * 8) + (lane % 8)) + 16) * 64) + (warp_n + ((lane / 16) * 8));
+        const int t64 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 16) * 64) + (warp_n + ((lane >> 4) * 8));
         emmy_ldmatrix_x4_trans(b_frag_0_p0, b_frag_0_p1, b_frag_1_p0, b_frag_1_p1, b_tile + (((step % 3) * 2048) + (t64 ^ ((t64 >> 3) & 56))));
-        const int t65 = ((((((lane / 8) % 2) * 8) + (lane % 8)) + 16) * 64) + (warp_n + (((lane / 16) + 2) * 8));
+        const int t65 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 16) * 64) + (warp_n + (((lane >> 4) + 2) * 8));
         emmy_ldmatrix_x4_trans(b_frag_2_p0, b_frag_2_p1, b_frag_3_p0, b_frag_3_p1, b_tile + (((step % 3) * 2048) + (t65 ^ ((t65 >> 3) & 56))));
         emmy_mma_m16n8k16_f16_f32(acc_0_0_0, acc_0_0_1, acc_0_0_2, acc_0_0_3, a_frag_0_p0, a_frag_0_p1, a_frag_0_p2, a_frag_0_p3, b_frag_0_p0, b_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(acc_0_1_0, acc_0_1_1, acc_0_1_2, acc_0_1_3, a_frag_0_p0, a_frag_0_p1, a_frag_0_p2, a_frag_0_p3, b_frag_1_p0, b_frag_1_p1);
@@ -166,52 +166,52 @@ extern "C" __global__ void __launch_bounds__(128) k_mma_matmul(
         emmy_mma_m16n8k16_f16_f32(acc_1_2_0, acc_1_2_1, acc_1_2_2, acc_1_2_3, a_frag_1_p0, a_frag_1_p1, a_frag_1_p2, a_frag_1_p3, b_frag_2_p0, b_frag_2_p1);
         emmy_mma_m16n8k16_f16_f32(acc_1_3_0, acc_1_3_1, acc_1_3_2, acc_1_3_3, a_frag_1_p0, a_frag_1_p1, a_frag_1_p2, a_frag_1_p3, b_frag_3_p0, b_frag_3_p1);
     }
-    if (((m0 + (warp_m + (lane / 4))) < m) && ((n0 + (warp_n + ((lane % 4) * 2))) < 72)) {
-        *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + (lane / 4)) * 72) + (n0 + (warp_n + ((lane % 4) * 2))))) = vec<float, 2>{{acc_0_0_0, acc_0_0_1}};
+    if (((m0 + (warp_m + (lane >> 2))) < m) && ((n0 + (warp_n + ((lane & 3) * 2))) < 72)) {
+        *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + (lane >> 2)) * 72) + (n0 + (warp_n + ((lane & 3) * 2))))) = vec<float, 2>{{acc_0_0_0, acc_0_0_1}};
     }
-    if (((m0 + (warp_m + ((lane / 4) + 8))) < m) && ((n0 + (warp_n + ((lane % 4) * 2))) < 72)) {
-        *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + ((lane / 4) + 8)) * 72) + (n0 + (warp_n + ((lane % 4) * 2))))) = vec<float, 2>{{acc_0_0_2, acc_0_0_3}};
+    if (((m0 + (warp_m + ((lane >> 2) + 8))) < m) && ((n0 + (warp_n + ((lane & 3) * 2))) < 72)) {
+        *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + ((lane >> 2) + 8)) * 72) + (n0 + (warp_n + ((lane & 3) * 2))))) = vec<float, 2>{{acc_0_0_2, acc_0_0_3}};
     }
-    if (((m0 + (warp_m + (lane / 4))) < m) && ((n0 + ((warp_n + 8) + ((lane % 4) * 2))) < 72)) {
-        *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + (lane / 4)) * 72) + (n0 + ((warp_n + 8) + ((lane % 4) * 2))))) = vec<float, 2>{{acc_0_1_0, acc_0_1_1}};
+    if (((m0 + (warp_m + (lane >> 2))) < m) && ((n0 + ((warp_n + 8) + ((lane & 3) * 2))) < 72)) {
+        *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + (lane >> 2)) * 72) + (n0 + ((warp_n + 8) + ((lane & 3) * 2))))) = vec<float, 2>{{acc_0_1_0, acc_0_1_1}};
     }
-    if (((m0 + (warp_m + ((lane / 4) + 8))) < m) && ((n0 + ((warp_n + 8) + ((lane % 4) * 2))) < 72)) {
-        *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + ((lane / 4) + 8)) * 72) + (n0 + ((warp_n + 8) + ((lane % 4) * 2))))) = vec<float, 2>{{acc_0_1_2, acc_0_1_3}};
+    if (((m0 + (warp_m + ((lane >> 2) + 8))) < m) && ((n0 + ((warp_n + 8) + ((lane & 3) * 2))) < 72)) {
+        *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + ((lane >> 2) + 8)) * 72) + (n0 + ((warp_n + 8) + ((lane & 3) * 2))))) = vec<float, 2>{{acc_0_1_2, acc_0_1_3}};
     }
-    if (((m0 + (warp_m + (lane / 4))) < m) && ((n0 + ((warp_n + 16) + ((lane % 4) * 2))) < 72)) {
-        *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + (lane / 4)) * 72) + (n0 + ((warp_n + 16) + ((lane % 4) * 2))))) = vec<float, 2>{{acc_0_2_0, acc_0_2_1}};
+    if (((m0 + (warp_m + (lane >> 2))) < m) && ((n0 + ((warp_n + 16) + ((lane & 3) * 2))) < 72)) {
+        *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + (lane >> 2)) * 72) + (n0 + ((warp_n + 16) + ((lane & 3) * 2))))) = vec<float, 2>{{acc_0_2_0, acc_0_2_1}};
     }
-    if (((m0 + (warp_m + ((lane / 4) + 8))) < m) && ((n0 + ((warp_n + 16) + ((lane % 4) * 2))) < 72)) {
-        *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + ((lane / 4) + 8)) * 72) + (n0 + ((warp_n + 16) + ((lane % 4) * 2))))) = vec<float, 2>{{acc_0_2_2, acc_0_2_3}};
+    if (((m0 + (warp_m + ((lane >> 2) + 8))) < m) && ((n0 + ((warp_n + 16) + ((lane & 3) * 2))) < 72)) {
+        *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + ((lane >> 2) + 8)) * 72) + (n0 + ((warp_n + 16) + ((lane & 3) * 2))))) = vec<float, 2>{{acc_0_2_2, acc_0_2_3}};
     }
-    if (((m0 + (warp_m + (lane / 4))) < m) && ((n0 + ((warp_n + 24) + ((lane % 4) * 2))) < 72)) {
-        *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + (lane / 4)) * 72) + (n0 + ((warp_n + 24) + ((lane % 4) * 2))))) = vec<float, 2>{{acc_0_3_0, acc_0_3_1}};
+    if (((m0 + (warp_m + (lane >> 2))) < m) && ((n0 + ((warp_n + 24) + ((lane & 3) * 2))) < 72)) {
+        *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + (lane >> 2)) * 72) + (n0 + ((warp_n + 24) + ((lane & 3) * 2))))) = vec<float, 2>{{acc_0_3_0, acc_0_3_1}};
     }
-    if (((m0 + (warp_m + ((lane / 4) + 8))) < m) && ((n0 + ((warp_n + 24) + ((lane % 4) * 2))) < 72)) {
-        *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + ((lane / 4) + 8)) * 72) + (n0 + ((warp_n + 24) + ((lane % 4) * 2))))) = vec<float, 2>{{acc_0_3_2, acc_0_3_3}};
+    if (((m0 + (warp_m + ((lane >> 2) + 8))) < m) && ((n0 + ((warp_n + 24) + ((lane & 3) * 2))) < 72)) {
+        *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + ((lane >> 2) + 8)) * 72) + (n0 + ((warp_n + 24) + ((lane & 3) * 2))))) = vec<float, 2>{{acc_0_3_2, acc_0_3_3}};
     }
-    if (((m0 + ((warp_m + 16) + (lane / 4))) < m) && ((n0 + (warp_n + ((lane % 4) * 2))) < 72)) {
-        *reinterpret_cast<vec<float, 2>*>(c_block + ((((warp_m + 16) + (lane / 4)) * 72) + (n0 + (warp_n + ((lane % 4) * 2))))) = vec<float, 2>{{acc_1_0_0, acc_1_0_1}};
+    if (((m0 + ((warp_m + 16) + (lane >> 2))) < m) && ((n0 + (warp_n + ((lane & 3) * 2))) < 72)) {
+        *reinterpret_cast<vec<float, 2>*>(c_block + ((((warp_m + 16) + (lane >> 2)) * 72) + (n0 + (warp_n + ((lane & 3) * 2))))) = vec<float, 2>{{acc_1_0_0, acc_1_0_1}};
     }
-    if (((m0 + ((warp_m + 16) + ((lane / 4) + 8))) < m) && ((n0 + (warp_n + ((lane % 4) * 2))) < 72)) {
-        *reinterpret_cast<vec<float, 2>*>(c_block + ((((warp_m + 16) + ((lane / 4) + 8)) * 72) + (n0 + (warp_n + ((lane % 4) * 2))))) = vec<float, 2>{{acc_1_0_2, acc_1_0_3}};
+    if (((m0 + ((warp_m + 16) + ((lane >> 2) + 8))) < m) && ((n0 + (warp_n + ((lane & 3) * 2))) < 72)) {
+        *reinterpret_cast<vec<float, 2>*>(c_block + ((((warp_m + 16) + ((lane >> 2) + 8)) * 72) + (n0 + (warp_n + ((lane & 3) * 2))))) = vec<float, 2>{{acc_1_0_2, acc_1_0_3}};
     }
-    if (((m0 + ((warp_m + 16) + (lane / 4))) < m) && ((n0 + ((warp_n + 8) + ((lane % 4) * 2))) < 72)) {
-        *reinterpret_cast<vec<float, 2>*>(c_block + ((((warp_m + 16) + (lane / 4)) * 72) + (n0 + ((warp_n + 8) + ((lane % 4) * 2))))) = vec<float, 2>{{acc_1_1_0, acc_1_1_1}};
+    if (((m0 + ((warp_m + 16) + (lane >> 2))) < m) && ((n0 + ((warp_n + 8) + ((lane & 3) * 2))) < 72)) {
+        *reinterpret_cast<vec<float, 2>*>(c_block + ((((warp_m + 16) + (lane >> 2)) * 72) + (n0 + ((warp_n + 8) + ((lane & 3) * 2))))) = vec<float, 2>{{acc_1_1_0, acc_1_1_1}};
     }
-    if (((m0 + ((warp_m + 16) + ((lane / 4) + 8))) < m) && ((n0 + ((warp_n + 8) + ((lane % 4) * 2))) < 72)) {
-        *reinterpret_cast<vec<float, 2>*>(c_block + ((((warp_m + 16) + ((lane / 4) + 8)) * 72) + (n0 + ((warp_n + 8) + ((lane % 4) * 2))))) = vec<float, 2>{{acc_1_1_2, acc_1_1_3}};
+    if (((m0 + ((warp_m + 16) + ((lane >> 2) + 8))) < m) && ((n0 + ((warp_n + 8) + ((lane & 3) * 2))) < 72)) {
+        *reinterpret_cast<vec<float, 2>*>(c_block + ((((warp_m + 16) + ((lane >> 2) + 8)) * 72) + (n0 + ((warp_n + 8) + ((lane & 3) * 2))))) = vec<float, 2>{{acc_1_1_2, acc_1_1_3}};
     }
-    if (((m0 + ((warp_m + 16) + (lane / 4))) < m) && ((n0 + ((warp_n + 16) + ((lane % 4) * 2))) < 72)) {
-        *reinterpret_cast<vec<float, 2>*>(c_block + ((((warp_m + 16) + (lane / 4)) * 72) + (n0 + ((warp_n + 16) + ((lane % 4) * 2))))) = vec<float, 2>{{acc_1_2_0, acc_1_2_1}};
+    if (((m0 + ((warp_m + 16) + (lane >> 2))) < m) && ((n0 + ((warp_n + 16) + ((lane & 3) * 2))) < 72)) {
+        *reinterpret_cast<vec<float, 2>*>(c_block + ((((warp_m + 16) + (lane >> 2)) * 72) + (n0 + ((warp_n + 16) + ((lane & 3) * 2))))) = vec<float, 2>{{acc_1_2_0, acc_1_2_1}};
     }
-    if (((m0 + ((warp_m + 16) + ((lane / 4) + 8))) < m) && ((n0 + ((warp_n + 16) + ((lane % 4) * 2))) < 72)) {
-        *reinterpret_cast<vec<float, 2>*>(c_block + ((((warp_m + 16) + ((lane / 4) + 8)) * 72) + (n0 + ((warp_n + 16) + ((lane % 4) * 2))))) = vec<float, 2>{{acc_1_2_2, acc_1_2_3}};
+    if (((m0 + ((warp_m + 16) + ((lane >> 2) + 8))) < m) && ((n0 + ((warp_n + 16) + ((lane & 3) * 2))) < 72)) {
+        *reinterpret_cast<vec<float, 2>*>(c_block + ((((warp_m + 16) + ((lane >> 2) + 8)) * 72) + (n0 + ((warp_n + 16) + ((lane & 3) * 2))))) = vec<float, 2>{{acc_1_2_2, acc_1_2_3}};
     }
-    if (((m0 + ((warp_m + 16) + (lane / 4))) < m) && ((n0 + ((warp_n + 24) + ((lane % 4) * 2))) < 72)) {
-        *reinterpret_cast<vec<float, 2>*>(c_block + ((((warp_m + 16) + (lane / 4)) * 72) + (n0 + ((warp_n + 24) + ((lane % 4) * 2))))) = vec<float, 2>{{acc_1_3_0, acc_1_3_1}};
+    if (((m0 + ((warp_m + 16) + (lane >> 2))) < m) && ((n0 + ((warp_n + 24) + ((lane & 3) * 2))) < 72)) {
+        *reinterpret_cast<vec<float, 2>*>(c_block + ((((warp_m + 16) + (lane >> 2)) * 72) + (n0 + ((warp_n + 24) + ((lane & 3) * 2))))) = vec<float, 2>{{acc_1_3_0, acc_1_3_1}};
     }
-    if (((m0 + ((warp_m + 16) + ((lane / 4) + 8))) < m) && ((n0 + ((warp_n + 24) + ((lane % 4) * 2))) < 72)) {
-        *reinterpret_cast<vec<float, 2>*>(c_block + ((((warp_m + 16) + ((lane / 4) + 8)) * 72) + (n0 + ((warp_n + 24) + ((lane % 4) * 2))))) = vec<float, 2>{{acc_1_3_2, acc_1_3_3}};
+    if (((m0 + ((warp_m + 16) + ((lane >> 2) + 8))) < m) && ((n0 + ((warp_n + 24) + ((lane & 3) * 2))) < 72)) {
+        *reinterpret_cast<vec<float, 2>*>(c_block + ((((warp_m + 16) + ((lane >> 2) + 8)) * 72) + (n0 + ((warp_n + 24) + ((lane & 3) * 2))))) = vec<float, 2>{{acc_1_3_2, acc_1_3_3}};
     }
 }
