@@ -127,6 +127,7 @@ def main() -> int:
 
 def _under_limit(limit: float, run: Any) -> None:
     """Runs until it ends or time is up; a process that hangs beyond the grace is killed by the kernel."""
+    from emmy.errors import DeviceLost
 
     def stop(*_: Any) -> None:
         raise TimeUp
@@ -137,6 +138,8 @@ def _under_limit(limit: float, run: Any) -> None:
         run()
     except TimeUp:
         say("time is up")
+    except DeviceLost as lost:
+        say(str(lost))
     finally:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, GRACE_S - 2)
@@ -190,7 +193,7 @@ def _wants_tcompile(result: Result) -> bool:
 def _subject(
     work: Workspace, sweep: str, subject: Subject, tuner: Tuner, bench: Metered, options: argparse.Namespace
 ) -> Result:
-    from emmy.errors import EmmyError
+    from emmy.errors import DeviceLost, EmmyError
     from emmy.pipeline import open_job
 
     result = Result(subject.name)
@@ -208,6 +211,8 @@ def _subject(
             _timed(work, sweep, job, tuned, bench, result, options.tcompile and _wants_tcompile(result))
         else:
             result.status, result.reason = "bench_fail", "; ".join(_why(one) for one in tuned)
+    except DeviceLost:
+        raise
     except Exception as error:
         # One shape must not lose the others; what failed is in the table.
         kind = "" if isinstance(error, EmmyError) else f"{type(error).__name__}: "

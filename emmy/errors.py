@@ -63,6 +63,17 @@ class MissingPrerequisite(EmmyError):
     exit_code = 2
 
 
+class DeviceLost(EmmyError):
+    """A device that worked earlier in this run cannot be opened any more. What was measured before is kept."""
+
+    def __init__(self, device: str, why: str) -> None:
+        super().__init__(
+            f"the device {device} was lost",
+            found=why,
+            hint="what was measured is kept; once the device works again the same command goes on from there",
+        )
+
+
 class FullDisk(EmmyError):
     """The disk is full; what was written before is kept."""
 

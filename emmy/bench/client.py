@@ -21,7 +21,7 @@ from typing import Any
 
 from emmy.bench import wire
 from emmy.bench.records import Status
-from emmy.errors import LaunchFailed, MissingPrerequisite
+from emmy.errors import DeviceLost, LaunchFailed, MissingPrerequisite
 
 START_DEADLINE_S = 60.0
 
@@ -75,6 +75,8 @@ class Worker:
         self.starts = 0
         self.name = ""
         self._ready = False
+        self._opened = False
+        self._failed_starts = 0
         # Open for the life of the worker: every process it becomes writes there.
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
 
@@ -106,7 +108,11 @@ class Worker:
         self._ready = False
 
     def wait_ready(self) -> None:
-        """Waits until the device is open. Raises MissingPrerequisite or LaunchFailed with the worker's last words."""
+        """Waits until the device is open.
+
+        Raises, with the worker's last words, LaunchFailed where it does not start, and where it cannot open the device
+        MissingPrerequisite the first time, DeviceLost once it could.
+        """
         self.start()
         if self._ready:
             return
@@ -116,23 +122,32 @@ class Worker:
         except (wire.Closed, wire.Expired) as end:
             why = self._death() if isinstance(end, wire.Closed) else f"not ready after {START_DEADLINE_S:g} s"
             self.kill()
+            self._failed_starts += 1
             raise LaunchFailed(f"the bench worker did not start: {why}") from None
         if "failed" in message:
             self.kill()
+            if self._opened:
+                raise DeviceLost(self.name, message["failed"])
             raise MissingPrerequisite(message["failed"])
         self.name = message["ready"]
-        self._ready = True
+        self._ready = self._opened = True
+        self._failed_starts = 0
 
     def submit(self, job: Mapping[str, Any], deadlines: Mapping[str, float] | None = None) -> Outcome:
         """Runs one job to its typed end. ``deadlines``: seconds by phase, over DEADLINES_S.
 
         A worker that died before it began the job is replaced once. A passed deadline is ``timeout``; death by a signal
         while compiling is ``compile_failed``, otherwise ``launch_failed``; the error holds the signal and the last
-        lines of standard error. Raises MissingPrerequisite when the device cannot be opened.
+        lines of standard error. Raises MissingPrerequisite when the device cannot be opened, DeviceLost when it could
+        be earlier, or when a worker that once worked did not start twice in a row.
         """
         limits = {**DEADLINES_S, **(deadlines or {})}
         outcome, phase = self._submit(job, limits)
-        return self._submit(job, limits)[0] if phase == "start" and outcome.status == Status.BENCH_FAIL else outcome
+        if phase == "start" and outcome.status == Status.BENCH_FAIL:
+            outcome, _ = self._submit(job, limits)
+            if self._opened and self._failed_starts > 1:
+                raise DeviceLost(self.name, outcome.error)
+        return outcome
 
     def _submit(self, job: Mapping[str, Any], limits: Mapping[str, float]) -> tuple[Outcome, str]:
         """The outcome and the phase that the job had come to."""

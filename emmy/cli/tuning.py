@@ -11,7 +11,7 @@ from typing import TextIO
 
 import click
 
-from emmy.errors import EmmyError, InputError, MissingPrerequisite, StoreError
+from emmy.errors import DeviceLost, EmmyError, InputError, MissingPrerequisite, StoreError
 from emmy.evaluate.table import number
 from emmy.pipeline import Job, Workspace, check_memory, open_job
 from emmy.search.tuner import Progress, Tuned
@@ -72,6 +72,7 @@ def run_tune(work: Workspace, targets: Sequence[Target], *, clean: bool = False,
     sweep = work.sweep(clean)
     tuned: list[Tuned] = []
     broken: list[str] = []
+    lost_device = False
     with (work.folder / "tune.log").open("a", encoding="utf-8") as file, work.bench(sweep) as bench:
         log = Log(file)
         log.line(
@@ -92,6 +93,13 @@ def run_tune(work: Workspace, targets: Sequence[Target], *, clean: bool = False,
                     log.line(head + summary(job.name, one))
                 if work.settings.dump_dir is not None:
                     dump(work, job, work.settings.dump_dir, log.line)
+            except DeviceLost as lost:
+                log.line(f"{head}{target.value}: {lost}")
+                left = [one.value for one in targets[place - 1 :]]
+                log.line(f"! stopped: {len(left)} of {len(targets)} targets are not done")
+                broken += left
+                lost_device = True
+                break
             except (InputError, MissingPrerequisite, StoreError):
                 if len(targets) == 1:
                     raise
@@ -112,7 +120,7 @@ def run_tune(work: Workspace, targets: Sequence[Target], *, clean: bool = False,
         for name in unmet:
             log.line(f"! {name}: nothing ran")
         code = 1 if failed or broken or unmet else 0
-        if then_bench:
+        if then_bench and not lost_device:
             from emmy.cli.benching import bench_targets
 
             code = max(code, bench_targets(work, targets, bench, sweep))
