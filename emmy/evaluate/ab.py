@@ -183,7 +183,12 @@ def ab_shape(
         pooled = found.result if pooled is None else _pooled(pooled, found.result)
         taken += 1
         look = look_of(pooled, GREEDY, labels, EAGER, thresholds)
-        if taken >= (thresholds.looks if looks is None else looks) or not _unresolved(look, taken, thresholds):
+        floor = _floor(pooled, built[0].label, twin, thresholds) if built and twin else None
+        # Where a golden is further from itself than any win has to be, another look decides nothing.
+        drowned = floor is not None and floor > thresholds.noise_band
+        if drowned or taken >= (thresholds.looks if looks is None else looks):
+            break
+        if not _unresolved(look, taken, thresholds):
             break
     ends = {row.candidate.label: _ended(row, pooled) for row in (found.greedy, *found.pinned)}
     references = tuple(
@@ -195,7 +200,7 @@ def ab_shape(
         job.name, region_key(job.regions[0]), found.kernel, found.device, sweep, size_text(found.symbols),
         "evidence" if greedy is not None else weakest(rows[0].picks), ends[GREEDY],
         tuple(ends[label] for label in labels),
-        references, look, _floor(pooled, built[0].label, twin, thresholds) if built and twin else None, taken,
+        references, look, floor, taken,
         len(pooled.seconds.get(GREEDY, ())), perf_counter() - started, pooled.lost,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from emmy.bench.stats import Verdict
+from emmy.bench.stats import DEFAULT, Verdict
 from emmy.evaluate.ab import AbResult
 from emmy.evaluate.table import number
 from emmy.evaluate.verdict import Category
@@ -149,6 +149,12 @@ def workflow_notes(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[str]:
         notes.append(
             f"noise floor, golden against itself: {low[0]:.1%} ({low[1]}) to {high[0]:.1%} ({high[1]}); a win has to "
             "clear that of its own shape."
+        )
+    drowned = [shape for shape, result in timed if result.floor is not None and result.floor > DEFAULT.noise_band]
+    if drowned:
+        notes.append(
+            f"too noisy to decide: {', '.join(drowned)} (golden against itself beyond {DEFAULT.noise_band:.0%}); run "
+            "the sweep again on an idle machine."
         )
     looks = [f"{shape} {result.looks}" for shape, result in timed if result.looks > 1]
     if looks:

@@ -92,7 +92,7 @@ def test_a_pick_that_is_the_golden_is_its_own_noise_floor(job: Job, work: Worksp
 def test_a_ratio_in_the_noise_is_measured_again_with_other_orders_and_pooled(
     job: Job, work: Workspace, leaves: list[Variant]
 ) -> None:
-    bench = Watched(planted={leaves[0].digest: 1000.0, leaves[1].digest: 1030.0}, spread=0.2)
+    bench = Watched(planted={leaves[0].digest: 1000.0, leaves[1].digest: 1030.0}, spread=0.05)
     result = run(job, work, bench, [golden(job, record_knobs(leaves[1].knobs), 1000.0)], leaves[0], looks=3)
     assert result.looks == 3
     assert result.processes == 18
@@ -127,3 +127,10 @@ def test_a_golden_that_cannot_be_realised_is_a_row_with_its_rule(
     assert ".py:" in row.reason
     assert row.knobs["TILE"] == foreign["TILE"], "the report shows the golden's own knobs"
     assert result.failed
+
+
+def test_where_a_golden_is_far_from_itself_no_look_is_wasted(job: Job, work: Workspace, leaves: list[Variant]) -> None:
+    bench = Watched(spread=0.6)
+    result = run(job, work, bench, [golden(job, record_knobs(leaves[1].knobs), 1000.0)], leaves[0], looks=3)
+    assert result.looks == 1
+    assert result.floor > Thresholds().noise_band
