@@ -19,6 +19,7 @@ from emmy.bench.check import TOLERANCES, compare, sentinel
 from emmy.bench.inputs import STORAGE, InputSpec, generate, laid_out, memory_image
 from emmy.bench.jobs import ReferenceCase, ReferenceSet, Reply, Row, TorchSource
 from emmy.bench.memory import elements, nbytes, need_memory
+from emmy.bench.on_device import OnDevice
 from emmy.bench.records import ProtocolSpec, Status, digest
 from emmy.bench.timing import Samples, confirm_repeats, rotation_sets, screen_samples
 from emmy.bench.worker import failure
@@ -110,6 +111,7 @@ class Session:
         self.tell = announce
         self.phase = "start"
         self.host = HostCache()
+        self.on_device = OnDevice(self.device) if hasattr(self.device, "checker") else None
         self.ready: OrderedDict[str, Ready] = OrderedDict()
         self.rotations: OrderedDict[str, Rotation] = OrderedDict()
         self.tainted = False
@@ -173,7 +175,9 @@ class Session:
             try:
                 bound = self.device.bind(executable, case, buffers | work)
                 for spec in case.buffers:
-                    if spec.role == "out":
+                    if spec.role == "out" and self.on_device is not None:
+                        self.on_device.poison(buffers[spec.name], spec.dtype)
+                    elif spec.role == "out":
                         self.device.upload(buffers[spec.name], sentinel((elements(spec),), spec.dtype))
                 self.announce("first launch" if index == 0 else "launch")
                 started = time.perf_counter()
@@ -210,6 +214,8 @@ class Session:
                 self.tainted = True
                 raise WrongResult(f"wrote out of bounds of buffer {name}{at}")
         for spec in data.inputs:
+            if self.on_device is not None and self.on_device.unchanged(buffers[spec.name], (seed, spec)):
+                continue
             image = self.image(spec, seed)
             found = np.empty_like(image)
             self.device.download(buffers[spec.name], found)
@@ -218,6 +224,13 @@ class Session:
                 raise WrongResult(f"wrote into its input {spec.name}{at}")
         worst = 0.0
         for out in (spec for spec in case.buffers if spec.role == "out" and spec.name in data.outputs):
+            tolerance = TOLERANCES.get((row.lane, out.dtype), TOLERANCES["std", "f32"])
+            if self.on_device is not None:
+                paths = data.outputs[out.name], data.scales.get(out.name)
+                error = self.on_device.right(buffers[out.name], out, *paths, tolerance)
+                if error is not None:
+                    worst = max(worst, error)
+                    continue
             memory = np.empty(elements(out), STORAGE[out.dtype])
             self.device.download(buffers[out.name], memory)
             got = laid_out(memory, out.shape, out.strides)
@@ -225,7 +238,6 @@ class Session:
             if reference.shape != got.shape:
                 raise WrongResult(f"output {out.name}{at} has shape {got.shape}, its reference {reference.shape}")
             scale = self.loaded(data.scales[out.name]) if out.name in data.scales else None
-            tolerance = TOLERANCES.get((row.lane, out.dtype), TOLERANCES["std", "f32"])
             verdict = compare(got, reference, scale, out.dtype, tolerance)
             if verdict.reason:
                 raise WrongResult(f"output {out.name}{at}: {verdict.reason}")
@@ -251,6 +263,8 @@ class Session:
                 image = self.image(specs[buffer.name], seed)
                 buffers[buffer.name] = self.alloc(buffer.name, image.nbytes)
                 self.device.upload(buffers[buffer.name], image)
+                if self.on_device is not None:
+                    self.on_device.note(buffers[buffer.name], (seed, specs[buffer.name]))
             elif buffer.role == "out":
                 buffers[buffer.name] = self.alloc(buffer.name, nbytes(buffer))
         return buffers
@@ -279,6 +293,8 @@ class Session:
         return held
 
     def drop(self, rotation: Rotation) -> None:
+        if self.on_device is not None:
+            self.on_device.forget()
         for buffers in rotation.sets:
             for buffer in buffers.values():
                 self.device.free(buffer)

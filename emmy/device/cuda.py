@@ -24,6 +24,7 @@ from emmy.errors import CompileFailed, InputError, LaunchFailed, MissingPrerequi
 
 if TYPE_CHECKING:
     from emmy.bench.artefact import Artefact, Case
+    from emmy.device.cuda_check import CudaChecker
 
 GUARD_BYTES = 4096
 """Bytes before and after each buffer that a kernel must leave alone."""
@@ -158,8 +159,9 @@ class CudaDevice:
         except runtime.CUDARuntimeError as error:
             raise OutOfMemory(f"no buffer of {nbytes} bytes on {self.caps.name}: {error}") from None
         pointer = memory + GUARD_BYTES
-        runtime.memset(memory, GUARD_VALUE, GUARD_BYTES)
-        runtime.memset(pointer + nbytes, GUARD_VALUE, GUARD_BYTES)
+        # On the stream of the launches: it does not wait for the default stream, where a plain memset would run.
+        runtime.memsetAsync(memory, GUARD_VALUE, GUARD_BYTES, self.stream.ptr)
+        runtime.memsetAsync(pointer + nbytes, GUARD_VALUE, GUARD_BYTES, self.stream.ptr)
         return Buffer(memory, pointer, nbytes)
 
     def free(self, buffer: Buffer) -> None:
@@ -172,6 +174,8 @@ class CudaDevice:
         if data.nbytes:
             flat = np.ascontiguousarray(data)
             self.cp.cuda.runtime.memcpy(buffer.pointer, flat.ctypes.data, flat.nbytes, 1)
+            # The call may return before the last part has arrived, and launches do not wait for the default stream.
+            self.cp.cuda.runtime.deviceSynchronize()
 
     def download(self, buffer: Buffer, out: np.ndarray) -> None:
         self._checked()
@@ -180,7 +184,7 @@ class CudaDevice:
 
     def copy(self, source: Buffer, target: Buffer) -> None:
         if source.nbytes:
-            self.cp.cuda.runtime.memcpy(target.pointer, source.pointer, source.nbytes, 3)
+            self.cp.cuda.runtime.memcpyAsync(target.pointer, source.pointer, source.nbytes, 3, self.stream.ptr)
 
     def guards_intact(self, buffer: Buffer) -> bool:
         page = np.empty(GUARD_BYTES, np.uint8)
@@ -294,6 +298,12 @@ class CudaDevice:
 
     def clocks(self) -> tuple[int, str]:
         return self.meter.read()
+
+    def checker(self) -> CudaChecker:
+        """Compares results on the device itself."""
+        from emmy.device.cuda_check import CudaChecker
+
+        return CudaChecker(self)
 
     def close(self) -> None:
         self.graphs.clear()

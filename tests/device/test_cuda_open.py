@@ -100,6 +100,7 @@ def test_an_architecture_that_nvrtc_does_not_know(monkeypatch: pytest.MonkeyPatc
 def device(module: Any) -> cuda.CudaDevice:
     opened = object.__new__(cuda.CudaDevice)
     opened.cp, opened.caps, opened.graphs = module, cuda_target("sm_90a"), {}
+    opened.stream = SimpleNamespace(ptr=0)
     return opened
 
 
@@ -121,7 +122,7 @@ def test_memory_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
         held.add(1 << 20)
         return 1 << 20
 
-    module = fake_cupy(monkeypatch, malloc=malloc, free=held.remove, memset=lambda *_: None)
+    module = fake_cupy(monkeypatch, malloc=malloc, free=held.remove, memsetAsync=lambda *_: None)
     opened = device(module)
     buffer = opened.alloc(100)
     assert (buffer.pointer, buffer.nbytes) == ((1 << 20) + cuda.GUARD_BYTES, 100)
