@@ -1,0 +1,92 @@
+"""Leaves prepared by processes are the leaves that this process would have made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emmy.device.binaries import BinaryCache
+from emmy.device.cuda_targets import cuda_target
+from emmy.errors import CompileFailed
+from emmy.ir.nest import Region
+from emmy.schedule.knobs import KnobMap
+from emmy.schedule.space import enumerate_space
+from emmy.search.ahead import Preparer, prepare
+from emmy.search.variant import Variant, knobs_text
+from tests.codegen.compilers import require_nvrtc
+from tests.passes import plans
+
+CAPS = cuda_target("sm_90a")
+
+
+@pytest.fixture(scope="module")
+def region() -> Region:
+    return plans.softmax(64, 256)
+
+
+@pytest.fixture(scope="module")
+def preparer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Preparer]:
+    with Preparer(CAPS, tmp_path_factory.mktemp("cuda"), 1) as preparer:
+        yield preparer
+
+
+def test_a_prepared_leaf_equals_the_one_made_here_and_is_compiled(region: Region, preparer: Preparer) -> None:
+    require_nvrtc()
+    space = enumerate_space(region, CAPS)
+    for leaf in (0, len(space) // 2):
+        knobs = space.knobs(leaf)
+        found = preparer.result(preparer.submit(region, knobs), 120).variant(region, CAPS, knobs)
+        assert found is not None
+        here = Variant(region, CAPS, knobs, space.lower(leaf))
+        assert found.digest == here.digest
+        assert found.artefact == here.artefact
+        assert found.plan == here.plan
+        assert found.lane == here.lane
+    assert preparer.cache is not None
+    assert len(list(preparer.cache.glob("*.cubin"))) >= 2
+
+
+def test_the_cache_has_what_the_device_will_ask_for(region: Region, tmp_path: Path) -> None:
+    require_nvrtc()
+    import pickle
+
+    from emmy.codegen.nvrtc import nvrtc_version
+    from emmy.device.cuda import compile_options
+
+    knobs = enumerate_space(region, CAPS).knobs(0)
+    for regime in ("O1", "O3"):
+        done = prepare(pickle.dumps(region), CAPS, knobs_text(knobs), tmp_path, regime)
+        assert done.artefact is not None
+        (kernel,) = done.artefact.kernels
+        compiler = "nvrtc {}.{}".format(*nvrtc_version())
+        key = BinaryCache.key(kernel.source, CAPS.arch, compile_options(done.artefact.options, regime), compiler)
+        held = BinaryCache(tmp_path).get(key)
+        assert held is not None
+        assert not held.error
+
+
+def test_a_leaf_that_does_not_lower_says_why(region: Region, preparer: Preparer) -> None:
+    done = preparer.result(preparer.submit(region, KnobMap.parse("TILE=n16x8/f2x4/k8")), 120)
+    assert done.error.startswith("refused by")
+    assert done.variant(region, CAPS, KnobMap()) is None
+
+
+def test_a_deadline_kills_and_the_next_leaf_is_served(region: Region, preparer: Preparer) -> None:
+    knobs = enumerate_space(region, CAPS).knobs(0)
+    preparer.close()
+    with pytest.raises(CompileFailed, match=r"deadline of 0.01 s"):
+        preparer.result(preparer.submit(region, knobs), 0.01)
+    assert preparer.result(preparer.submit(region, knobs), 120).artefact is not None
+
+
+def test_a_process_that_dies_is_a_failed_compilation(region: Region, preparer: Preparer) -> None:
+    knobs = enumerate_space(region, CAPS).knobs(0)
+    preparer.result(preparer.submit(region, knobs), 120)
+    assert preparer._pool is not None
+    for process in preparer._pool._processes.values():
+        process.kill()
+    with pytest.raises(CompileFailed, match="died"):
+        preparer.result(preparer.submit(region, knobs), 120)
+    assert preparer.result(preparer.submit(region, knobs), 120).artefact is not None
