@@ -23,7 +23,9 @@ from benchmarks.h200_report import Result, report
 from benchmarks.h200_shapes import GROUPS, Subject
 
 if TYPE_CHECKING:
+    from emmy.bench.jobs import ReferenceSet
     from emmy.bench.protocol import Bench
+    from emmy.ir.nest import Region
     from emmy.pipeline import Job, Workspace
     from emmy.search.tuner import Tuned, Tuner
 
@@ -62,6 +64,20 @@ class Metered:
         """Seconds by call since the last time."""
         found, self.seconds = self.seconds, {}
         return found
+
+
+class Data:
+    """Reference data, computed once for the search and the comparison of a subject."""
+
+    def __init__(self, work: Workspace) -> None:
+        self.work = work
+        self.job: Job | None = None
+
+    def references(self, region: Region) -> ReferenceSet:
+        from emmy.eager import shared_reference
+
+        shared = shared_reference(self.job, region, self.work.folder) if self.job is not None else None
+        return shared or self.work.references(region)
 
 
 class Results:
@@ -160,7 +176,9 @@ def _measure(
                 f"{name} {value['bytes_s'] / 1e12:.2f} TB/s" for name, value in results.ceilings.items()
                 if isinstance(value, dict)
             ))  # fmt: skip
+        data = Data(work)
         tuner = work.tuner(bench, sweep)
+        tuner._references = data.references
         longest = 5.0
         for place, subject in enumerate(subjects, start=1):
             old = results.rows.get(subject.name)
@@ -170,7 +188,7 @@ def _measure(
                 say(f"stopped before {subject.name}: {limit - time.monotonic():.0f} s left")
                 break
             begun = time.monotonic()
-            result = _subject(work, sweep, subject, tuner, bench, options)
+            result = _subject(work, sweep, subject, tuner, bench, data, options)
             longest = max(longest, 0.7 * (time.monotonic() - begun))
             results.add(result)
             say(f"[{place}/{len(subjects)}] {result.line()}")
@@ -191,15 +209,16 @@ def _wants_tcompile(result: Result) -> bool:
 
 
 def _subject(
-    work: Workspace, sweep: str, subject: Subject, tuner: Tuner, bench: Metered, options: argparse.Namespace
-) -> Result:
+    work: Workspace, sweep: str, subject: Subject, tuner: Tuner, bench: Metered, data: Data,
+    options: argparse.Namespace,
+) -> Result:  # fmt: skip
     from emmy.errors import DeviceLost, EmmyError
     from emmy.pipeline import open_job
 
     result = Result(subject.name)
     started = time.perf_counter()
     try:
-        job = open_job(subject.target)
+        job = data.job = open_job(subject.target)
         for region in job.regions:
             tuner.references(region)
         result.open_s = time.perf_counter() - started

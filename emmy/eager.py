@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from emmy.errors import InputError
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Call, Const, Expr, Var, evaluate_int
 from emmy.ir.graph import Arg, Graph, Ref
+from emmy.ir.nest import Region, Tensor
 from emmy.ir.plan import Plan
 
 if TYPE_CHECKING:
@@ -24,7 +26,18 @@ if TYPE_CHECKING:
 
 def oracle_reference(job: Job, plan: Plan, folder: Path) -> ReferenceSet:
     """Inputs in the program's own shapes and float64 outputs of its unfused nests, shaped like ``plan``'s outputs."""
-    return _shaped(reference(job.traced.region, folder), plan)
+    return _shaped(reference(job.traced.region, folder), plan.outputs)
+
+
+def shared_reference(job: Job, region: Region, folder: Path) -> ReferenceSet | None:
+    """``oracle_reference`` for a region that is its whole program: the data of the search serve the comparison as well.
+
+    None where the region reads its inputs in other shapes than the program does.
+    """
+    whole = job.traced.region
+    if job.regions != (region,) or {t.name: t for t in region.inputs} != {t.name: t for t in whole.inputs}:
+        return None
+    return _shaped(reference(whole, folder), [out.tensor for out in region.outputs])
 
 
 def eager_reference(job: Job, plan: Plan, folder: Path) -> ReferenceSet:
@@ -46,7 +59,7 @@ def eager_reference(job: Job, plan: Plan, folder: Path) -> ReferenceSet:
             raise InputError(f"{job.name}: eager PyTorch cannot run it", found=str(error).splitlines()[0]) from None
         cases.append(ReferenceCase(dict(values), specs, _saved(job, results, folder / "eager")))
     digest = hashlib.sha256(repr([(c.inputs, c.outputs) for c in cases]).encode()).hexdigest()[:24]
-    return _shaped(ReferenceSet(f"eager-{digest}", 0, tuple(cases)), plan)
+    return _shaped(ReferenceSet(f"eager-{digest}", 0, tuple(cases)), plan.outputs)
 
 
 def _saved(job: Job, results: tuple[Any, ...], folder: Path) -> dict[str, str]:
@@ -63,9 +76,9 @@ def _saved(job: Job, results: tuple[Any, ...], folder: Path) -> dict[str, str]:
     return found
 
 
-def _shaped(refs: ReferenceSet, plan: Plan) -> ReferenceSet:
-    """The set with outputs and scales in the shapes that the plan writes, which may merge axes of the program's."""
-    written = {tensor.name: tensor for tensor in plan.outputs}
+def _shaped(refs: ReferenceSet, tensors: Sequence[Tensor]) -> ReferenceSet:
+    """The set with outputs and scales in the shapes that are written, which may merge axes of the program's."""
+    written = {tensor.name: tensor for tensor in tensors}
     cases = []
     for case in refs.cases:
         shapes = {name: tuple(evaluate_int(e, case.symbols) for e in t.shape) for name, t in written.items()}
