@@ -28,7 +28,7 @@ def test_one_computation_serves_search_and_comparison(tmp_path: Path) -> None:
 
 
 def test_a_region_of_a_larger_program_has_data_of_its_own(tmp_path: Path) -> None:
-    code = "x0 = torch.randn(6, 40); x1 = torch.randn(40, 40); torch.softmax(x0 @ x1, -1) @ x1"
+    code = "x0 = torch.randn(6, 40); x1 = torch.randn(40, 40); (torch.softmax(x0, -1), F.silu(x1))"
     job = open_job(Target(TargetKind.SNIPPET, code))
     assert len(job.regions) > 1
     assert shared_reference(job, job.regions[0], tmp_path) is None
