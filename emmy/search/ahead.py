@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import signal
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import lru_cache
@@ -45,6 +45,16 @@ class Prepared:
         return found
 
 
+@dataclass(slots=True)
+class Ticket:
+    """A leaf under way."""
+
+    region: Region
+    knobs: KnobMap
+    regime: str
+    future: Future[Prepared]
+
+
 class Preparer:
     """A pool of processes for the leaves of one device. A context manager.
 
@@ -62,8 +72,11 @@ class Preparer:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def submit(self, region: Region, knobs: KnobMap, regime: str = "O3") -> Future[Prepared]:
+    def submit(self, region: Region, knobs: KnobMap, regime: str = "O3") -> Ticket:
         """Starts on a leaf; ask ``result`` for it."""
+        return Ticket(region, knobs, regime, self._submit(region, knobs, regime))
+
+    def _submit(self, region: Region, knobs: KnobMap, regime: str) -> Future[Prepared]:
         arguments = (self._blob(region), self.caps, knobs_text(knobs), self.cache, regime)
         try:
             return self._started().submit(prepare, *arguments)
@@ -71,19 +84,22 @@ class Preparer:
             self.close()
             return self._started().submit(prepare, *arguments)
 
-    def result(self, future: Future[Prepared], deadline_s: float) -> Prepared:
-        """Waits for a leaf. Raises CompileFailed when it takes longer than ``deadline_s`` or its process dies.
+    def result(self, ticket: Ticket, deadline_s: float) -> Prepared:
+        """Waits for a leaf. Raises CompileFailed when it takes longer than ``deadline_s``, or kills its process twice.
 
-        The processes are killed then, so leaves that were submitted and are not done have to be submitted again.
+        A deadline is kept by killing the processes; the other leaves that were under way start again when they are
+        asked for.
         """
-        try:
-            return future.result(timeout=deadline_s)
-        except TimeoutError:
-            self.close()
-            raise CompileFailed(f"compilation exceeded its deadline of {deadline_s:g} s") from None
-        except BrokenProcessPool as error:
-            self.close()
-            raise CompileFailed(f"the process that compiled it died: {error}") from None
+        for _ in range(2):
+            try:
+                return ticket.future.result(timeout=deadline_s)
+            except TimeoutError:
+                self.close()
+                raise CompileFailed(f"compilation exceeded its deadline of {deadline_s:g} s") from None
+            except (BrokenProcessPool, CancelledError):
+                self.close()
+                ticket.future = self._submit(ticket.region, ticket.knobs, ticket.regime)
+        raise CompileFailed("the process that compiled it died twice")
 
     def close(self) -> None:
         """Kills the processes; what they compiled stays in the cache."""

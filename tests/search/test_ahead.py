@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,8 +52,6 @@ def test_a_prepared_leaf_equals_the_one_made_here_and_is_compiled(region: Region
 
 def test_the_cache_has_what_the_device_will_ask_for(region: Region, tmp_path: Path) -> None:
     require_nvrtc()
-    import pickle
-
     from emmy.codegen.nvrtc import nvrtc_version
     from emmy.device.cuda import compile_options
 
@@ -73,20 +73,29 @@ def test_a_leaf_that_does_not_lower_says_why(region: Region, preparer: Preparer)
     assert done.variant(region, CAPS, KnobMap()) is None
 
 
-def test_a_deadline_kills_and_the_next_leaf_is_served(region: Region, preparer: Preparer) -> None:
+def test_a_deadline_kills_and_other_leaves_start_again(region: Region, preparer: Preparer) -> None:
     knobs = enumerate_space(region, CAPS).knobs(0)
     preparer.close()
+    late, other = preparer.submit(region, knobs), preparer.submit(region, knobs)
     with pytest.raises(CompileFailed, match=r"deadline of 0.01 s"):
-        preparer.result(preparer.submit(region, knobs), 0.01)
-    assert preparer.result(preparer.submit(region, knobs), 120).artefact is not None
+        preparer.result(late, 0.01)
+    assert preparer.result(other, 120).artefact is not None
 
 
-def test_a_process_that_dies_is_a_failed_compilation(region: Region, preparer: Preparer) -> None:
+def test_a_leaf_whose_process_was_killed_is_prepared_again(region: Region, preparer: Preparer) -> None:
     knobs = enumerate_space(region, CAPS).knobs(0)
     preparer.result(preparer.submit(region, knobs), 120)
     assert preparer._pool is not None
     for process in preparer._pool._processes.values():
         process.kill()
-    with pytest.raises(CompileFailed, match="died"):
-        preparer.result(preparer.submit(region, knobs), 120)
     assert preparer.result(preparer.submit(region, knobs), 120).artefact is not None
+
+
+def test_a_leaf_that_kills_its_process_fails_alone(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Preparer(CAPS, None, 1) as preparer:
+        knobs = enumerate_space(region, CAPS).knobs(0)
+        ticket = preparer.submit(region, knobs)
+        monkeypatch.setattr(preparer, "_submit", lambda *_: preparer._started().submit(os._exit, 3))
+        ticket.future = preparer._submit(region, knobs, "O3")
+        with pytest.raises(CompileFailed, match="died twice"):
+            preparer.result(ticket, 120)
