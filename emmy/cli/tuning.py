@@ -13,9 +13,10 @@ import click
 
 from emmy.errors import DeviceLost, EmmyError, InputError, MissingPrerequisite, StoreError
 from emmy.evaluate.table import number
+from emmy.ir.nest import Region
 from emmy.pipeline import Job, Workspace, check_memory, open_job
 from emmy.search.tuner import Progress, Tuned
-from emmy.search.variant import label_of
+from emmy.search.variant import Variant, label_of
 from emmy.target import Target
 
 PATIENCE_FLOOR = 50
@@ -161,17 +162,34 @@ def summary(name: str, tuned: Tuned) -> str:
 
 
 def dump(work: Workspace, job: Job, folder: Path, say: Callable[[str], None]) -> None:
-    """Writes the reproducer of the program under its kernels' names, and the plan and source of each pick."""
+    """Writes the plan and the source of each region's pick, and a reproducer of each region and of what it is cut into.
+
+    Equal regions have one name and share their files.
+    """
     from emmy.frontend import reproducer
+    from emmy.frontend.extract import extract
     from emmy.ir.plan import text
 
     folder.mkdir(parents=True, exist_ok=True)
+    suffix = "cu" if work.caps.language == "cuda" else "cl"
+    kernels: list[Region] = []
     for region in job.regions:
         pick = work.picker().greedy(region)
+        kernels += _parts(pick.variant)
         (folder / f"{region.name}.plan.txt").write_text(text(pick.variant.plan), encoding="utf-8")
         sources = "\n".join(kernel.source for kernel in pick.variant.artefact.kernels)
-        suffix = "cu" if work.caps.language == "cuda" else "cl"
         (folder / f"{region.name}.{suffix}").write_text(sources, encoding="utf-8")
-    name = job.regions[0].name if len(job.regions) == 1 else job.name
-    reproducer.save(job.traced.graph, folder / f"{name}.torch.json")
-    say(f"wrote {folder}/{name}.torch.json and {len(job.regions)} kernels")
+    graph = job.traced.graph
+    found = [*extract(graph, job.regions), *extract(graph, job.regions, kernels)]
+    # the last of a name is written: its own operations alone, where there is such a one
+    named = {one.region.name: one for one in sorted(found, key=lambda one: not one.note)}
+    for name, one in named.items():
+        reproducer.save(one.graph, folder / f"{name}.torch.json", one.note)
+    say(f"wrote {len(job.regions)} kernels and {len(named)} reproducers to {folder}")
+
+
+def _parts(variant: Variant) -> list[Region]:
+    """The regions of a variant's kernels: its own, or those it is cut into, however deep."""
+    if not variant.children:
+        return [variant.region]
+    return [region for child in variant.children.values() for region in _parts(child)]

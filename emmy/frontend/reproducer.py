@@ -29,12 +29,12 @@ _SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 # ------------------------------------------------------------------------------------------------------- saving
 
 
-def save(graph: Graph, path: Path | str) -> None:
-    """Write ``graph`` to ``path``."""
-    Path(path).write_text(dumps(graph), encoding="utf-8")
+def save(graph: Graph, path: Path | str, note: str = "") -> None:
+    """Write ``graph`` to ``path``. note: what a reader has to know about it; loading leaves it out."""
+    Path(path).write_text(dumps(graph, note), encoding="utf-8")
 
 
-def dumps(graph: Graph) -> str:
+def dumps(graph: Graph, note: str = "") -> str:
     """The text of the reproducer: one line an input, node or output."""
 
     def rows(items: list[Any]) -> str:
@@ -43,6 +43,7 @@ def dumps(graph: Graph) -> str:
     fields = {
         "version": json.dumps(VERSION),
         "name": json.dumps(graph.name),
+        **({"note": json.dumps(note)} if note else {}),
         "symbols": json.dumps({symbol.name: _symbol_out(symbol) for symbol in graph.symbols}),
         "inputs": rows([_tensor_out(tensor) for tensor in graph.inputs]),
         "nodes": rows([_node_out(node) for node in graph.nodes]),
@@ -141,7 +142,9 @@ class _Loader:
         if isinstance(data, dict) and data.get("version", VERSION) != VERSION:
             raise self.fail("version", data["version"], f"{VERSION}")
         kinds = {"version": int, "name": str, "symbols": dict, "inputs": list, "nodes": list, "outputs": list}
-        top = self.fields("file", data, kinds)
+        top = self.fields("file", data, kinds, ("note",))
+        if not isinstance(top.get("note", ""), str):
+            raise self.fail("note", top["note"], "text")
         symbols = tuple(self.symbol(name, sizes) for name, sizes in top["symbols"].items())
         known = {symbol.name for symbol in symbols}
         inputs = tuple(self.tensor(f"inputs[{n}]", item, known) for n, item in enumerate(top["inputs"]))

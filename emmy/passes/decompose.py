@@ -29,22 +29,37 @@ def decompose(graph: Graph) -> Region:
     Outputs are named ``out`` (``out0``, ``out1``, … when there are several). Raises UnsupportedOp, naming the operation
     and its call site, for an operation without a row.
     """
-    outputs = _output_names(graph)
+    return decompose_held(graph)[0]
+
+
+def decompose_held(graph: Graph) -> tuple[Region, dict[str, str]]:
+    """As ``decompose``; with the value of the graph that each result holds, by the result's name.
+
+    A result is a computation (``comp``) or a further component of one (``comp.k``). Results inside an operation (the
+    statistics of a softmax) hold no value and are not there; of several equal values the first is named.
+    """
+    outputs = output_names(graph)
     builder = Builder(graph.inputs, taken=(*outputs, *(symbol.name for symbol in graph.symbols)))
     values: dict[str, Val] = {tensor.name: _input(tensor) for tensor in graph.inputs}
     for node in graph.nodes:
         values.update(_lower(builder, node, values))
     tensors = graph.tensors()
+    held: dict[str, str] = {}
+    for name, value in values.items():
+        if value.source is not None:
+            held.setdefault(value.source, name)
     results = []
     for name, result in zip(outputs, graph.outputs, strict=True):
         source = _stored(builder, values[result], tensors[result])
+        held.setdefault(source, result)
         tensor = tensors[result]
         results.append(Output(Tensor(name, tensor.shape, tensor.dtype), source))
     comps = _needed(builder.comps, [out.source for out in results])
-    return Region(graph.name, graph.symbols, graph.inputs, comps, tuple(results))
+    return Region(graph.name, graph.symbols, graph.inputs, comps, tuple(results)), held
 
 
-def _output_names(graph: Graph) -> list[str]:
+def output_names(graph: Graph) -> list[str]:
+    """Names of the graph's outputs in its region, in order."""
     taken = {tensor.name for tensor in graph.inputs}
     names = ["out"] if len(graph.outputs) == 1 else [f"out{n}" for n in range(len(graph.outputs))]
     return [name if name not in taken else f"{name}_" for name in names]
