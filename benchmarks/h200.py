@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 GRACE_S = 20.0
 """Time kept at the end for the report; the process is killed when even that has passed."""
 
+LAST_START_S = 5.0
+"""A subject is not begun when less is left. What is begun and not finished stays in the store, for the next call."""
+
 PROCESSES, ROUNDS = 2, 4
 
 
@@ -179,20 +182,26 @@ def _measure(
         data = Data(work)
         tuner = work.tuner(bench, sweep)
         tuner._references = data.references
-        longest = 5.0
-        for place, subject in enumerate(subjects, start=1):
-            old = results.rows.get(subject.name)
-            if old is not None and old.ok and not options.again and not (options.tcompile and _wants_tcompile(old)):
-                continue
-            if time.monotonic() + longest > limit:
-                say(f"stopped before {subject.name}: {limit - time.monotonic():.0f} s left")
-                break
-            begun = time.monotonic()
-            result = _subject(work, sweep, subject, tuner, bench, data, options)
-            longest = max(longest, 0.7 * (time.monotonic() - begun))
-            results.add(result)
-            say(f"[{place}/{len(subjects)}] {result.line()}")
+        try:
+            for place, subject in enumerate(subjects, start=1):
+                if not _due(results.rows.get(subject.name), options):
+                    continue
+                if limit - time.monotonic() < LAST_START_S:
+                    say(f"stopped before {subject.name}")
+                    break
+                result = _subject(work, sweep, subject, tuner, bench, data, options)
+                results.add(result)
+                say(f"[{place}/{len(subjects)}] {result.line()}")
+        finally:
+            preparer = getattr(tuner, "preparer", None)
+            if preparer is not None:
+                preparer.close()
         work.store.fold()
+
+
+def _due(result: Result | None, options: argparse.Namespace) -> bool:
+    """Whether a subject has to be measured: not yet done, failed, without torch.compile, or asked for again."""
+    return result is None or not result.ok or options.again or (options.tcompile and _wants_tcompile(result))
 
 
 def _prestart(bench: Bench) -> None:
