@@ -1,4 +1,4 @@
-"""What is offered compiles: leaves of every tier for three architectures, the cheap build of tiers that have one too."""
+"""What is offered compiles: leaves of every tier for three architectures, in the cheap build where a tier has it."""
 
 from __future__ import annotations
 
