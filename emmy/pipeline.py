@@ -5,6 +5,7 @@ The command line and the flows both start here. Importing it imports torch only 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -147,7 +148,13 @@ class Workspace:
 
     def tuner(self, bench: Bencher, sweep: str, on_progress: Callable[[Progress], None] = lambda _: None) -> Tuner:
         options = TuneOptions(self.settings.patience, self.settings.o3_tol, self.settings.fast_math)
-        return Tuner(bench, self.store, self.caps, self.prior, self.references, sweep, options, on_progress)
+        preparer = None
+        if self.caps.language == "cuda":
+            from emmy.search.ahead import Preparer
+
+            # The bench's own cache: what is compiled ahead is what the worker looks for.
+            preparer = Preparer(self.caps, self.folder / "binaries" / sweep / "cuda", os.cpu_count() or 1)
+        return Tuner(bench, self.store, self.caps, self.prior, self.references, sweep, options, on_progress, preparer)
 
 
 def open_workspace(settings: Settings, *, target: str | None = None) -> Workspace:

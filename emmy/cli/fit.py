@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from emmy.cli.common import device_option, json_option, write_json
 from emmy.errors import InputError
 
 if TYPE_CHECKING:
+    from emmy.device.base import Capabilities
     from emmy.ir.nest import Region
     from emmy.priors.fit import Fit
 
@@ -35,7 +37,6 @@ def command(out: Path | None, json_path: Path | None, device: str | None) -> int
     if out is not None and not out.parent.is_dir():
         raise InputError("--out", found=str(out), expected="a file in a folder that exists")
 
-    from emmy.device.registry import capabilities, resolve
     from emmy.priors.fit import fit
     from emmy.priors.offline import SHIPPED, OfflineArtefact, load_artefact
     from emmy.search.training import training_rows
@@ -49,7 +50,7 @@ def command(out: Path | None, json_path: Path | None, device: str | None) -> int
             expected="measurements",
             hint="run emmy tune --dataset golden first",
         )
-    caps = capabilities(resolve(settings.device), settings.work_dir)
+    caps = recorded_capabilities(settings.device, settings.work_dir)
     names = {name for name in store.measurements(device=caps.name)["shape"] if name}
     training = training_rows(store, caps, golden_regions(names))
     click.echo(f"{training.used} rows of {len(training.data)} regions on {caps.name}")
@@ -74,6 +75,18 @@ def command(out: Path | None, json_path: Path | None, device: str | None) -> int
     if json_path is not None:
         write_json(json_path, {name: to_json(one) for name, one in fits.items()})
     return 0
+
+
+def recorded_capabilities(device: str | None, work_dir: Path) -> Capabilities:
+    """A device of this machine, or a GPU by its own name whose measurements were brought here.
+
+    Raises InputError for a name that is neither.
+    """
+    from emmy.device.cuda_targets import cuda_target, target_of_gpu
+    from emmy.device.registry import capabilities, resolve
+
+    arch = target_of_gpu(device) if device else None
+    return replace(cuda_target(arch), name=device) if arch and device else capabilities(resolve(device), work_dir)
 
 
 def golden_regions(names: set[str]) -> Iterator[tuple[str, Region]]:

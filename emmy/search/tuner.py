@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
@@ -13,7 +13,7 @@ import numpy as np
 from emmy.bench.jobs import ReferenceSet, Reply, Row, TorchSource
 from emmy.bench.records import CONFIRM, Measurement, Status
 from emmy.device.base import Capabilities
-from emmy.errors import EmmyError, Refused
+from emmy.errors import CompileFailed, EmmyError, Refused
 from emmy.ir.nest import Region, region_key
 from emmy.priors.base import Prior
 from emmy.schedule.knobs import KnobMap
@@ -27,6 +27,7 @@ from emmy.search.variant import Variant, knobs_text
 if TYPE_CHECKING:
     from emmy.bench.artefact import Artefact
     from emmy.bench.protocol import ConfirmResult
+    from emmy.search.ahead import Preparer, Ticket
     from emmy.store.store import Store
 
 FINALISTS = 4
@@ -34,6 +35,9 @@ CONFIRM_PROCESSES = 2
 CONFIRM_ROUNDS = 3
 BATCH_PER_UNIT = 2
 """Leaves drawn at a time for each core: they compile side by side, and are timed one after the other."""
+
+COMPILE_DEADLINE_S = 60.0
+"""Of a leaf that is prepared ahead, from when the search asks for it."""
 
 CUT_SLACK = 2.0
 """A cut whose children's prior picks together take longer than this times the best whole plan is not tuned further."""
@@ -138,7 +142,8 @@ class Tuned:
 class Tuner:
     """Tunes regions of one device into one sweep of the store.
 
-    references: the data and expected outputs of a region. on_progress: called after every attempt.
+    references: the data and expected outputs of a region. on_progress: called after every attempt. preparer: processes
+    that lower and compile leaves ahead; without one that is done here.
     """
 
     def __init__(
@@ -151,7 +156,9 @@ class Tuner:
         sweep: str,
         options: TuneOptions,
         on_progress: Callable[[Progress], None] = lambda _: None,
+        preparer: Preparer | None = None,
     ) -> None:
+        self.preparer = preparer
         self.bench = bench
         self.store = store
         self.caps = caps
@@ -247,6 +254,32 @@ class Tuner:
         places = np.argsort(np.argsort(scores, kind="stable"), kind="stable") + 1
         search = Search(space.labels, space.features, scores, self.options.patience)
         variants: dict[int, Variant] = {}
+        for one, built in self._leaves(region, space, search, known, finished):
+            reply, live = one.reply, one.row is None or one.reply is None
+            if reply is None and one.variant is not None:
+                best_us = search.best_us if search.best is not None else None
+                reply = built or self._screen(region, one.variant, best_us)
+            assert reply is not None
+            if one.variant is not None and reply.ok:
+                variants[one.leaf] = one.variant
+            origin = search.origin(one.leaf)
+            if live:
+                rank = int(places[one.leaf])
+                self.recorder.attempt(region, one.knobs, one.variant, reply, shape, origin, rank, len(space))
+            search.tell(one.leaf, reply.status, reply.median_us if reply.ok else None, live)
+            self._tell(region, search, len(space), str(one.knobs), reply, live, origin)
+        for leaf in search.finalists(self.options.o3_tol, FINALISTS):
+            if leaf not in variants:
+                variants[leaf] = Variant(region, self.caps, space.knobs(leaf), space.lower(leaf))
+        return search, variants
+
+    def _leaves(
+        self, region: Region, space: Space, search: Search, known: Mapping[str, Measurement], finished: int
+    ) -> Iterator[tuple[_Drawn, Reply | None]]:
+        """The leaves to measure next, and for one that does not compile its reply; ended by the search itself."""
+        if self.preparer is not None and finished < self.options.patience:
+            yield from self._streamed(region, space, search, known, self.preparer)
+            return
         while leaves := search.ask(BATCH_PER_UNIT * self.caps.units):
             if finished >= self.options.patience:
                 # A search of at least this patience ended in this sweep; what it did not measure it did not need. Its
@@ -260,28 +293,37 @@ class Tuner:
                 drawn = [self._draw(region, space, leaf, known) for leaf in leaves]
             built = self._build_ahead(region, [one for one in drawn if one.reply is None])
             for one in drawn:
-                reply, live = one.reply, one.row is None or one.reply is None
-                if reply is None and one.variant is not None:
-                    best_us = search.best_us if search.best is not None else None
-                    reply = built.get(one.leaf) or self._screen(region, one.variant, best_us)
-                assert reply is not None
-                if one.variant is not None and reply.ok:
-                    variants[one.leaf] = one.variant
-                origin = search.origin(one.leaf)
-                if live:
-                    rank = int(places[one.leaf])
-                    self.recorder.attempt(region, one.knobs, one.variant, reply, shape, origin, rank, len(space))
-                search.tell(one.leaf, reply.status, reply.median_us if reply.ok else None, live)
-                self._tell(region, search, len(space), str(one.knobs), reply, live, origin)
+                yield one, built.get(one.leaf)
             if len(drawn) < len(leaves):
-                break
-        for leaf in search.finalists(self.options.o3_tol, FINALISTS):
-            if leaf not in variants:
-                variants[leaf] = Variant(region, self.caps, space.knobs(leaf), space.lower(leaf))
-        return search, variants
+                return
+
+    def _streamed(
+        self, region: Region, space: Space, search: Search, known: Mapping[str, Measurement], preparer: Preparer
+    ) -> Iterator[tuple[_Drawn, Reply | None]]:
+        """As many leaves under way as there are processes, so that the device waits for none of them."""
+        window: deque[tuple[int, KnobMap, Ticket]] = deque()
+        while True:
+            for leaf in search.ask(preparer.processes - len(window)):
+                knobs = space.knobs(leaf)
+                window.append((leaf, knobs, preparer.submit(region, knobs)))
+            if not window:
+                return
+            leaf, knobs, ticket = window.popleft()
+            row = known.get(knobs_text(knobs))
+            try:
+                prepared = preparer.result(ticket, COMPILE_DEADLINE_S)
+            except CompileFailed as error:
+                yield _Drawn(leaf, knobs, None, None, Reply(Status.COMPILE_FAILED, _one_line(error))), None
+                continue
+            variant = prepared.variant(region, self.caps, knobs)
+            if variant is None:
+                yield _Drawn(leaf, knobs, None, row, Reply(Status.INVALID, prepared.error)), None
+                continue
+            held = row if row is not None and row.plan_digest == variant.digest else None
+            yield _Drawn(leaf, knobs, variant, held, reply_of(held) if held is not None else None), None
 
     def _still_holds(self, search: Search, variants: Mapping[int, Variant], known: Mapping[str, Measurement]) -> bool:
-        """Whether a search that was not lowered again came as far as it did, with finalists of the measured code.
+        """Whether a search that was not lowered again came as far as it did, its finalists of the code that was measured.
 
         Another prior asks in another order, and another space may lack the leaves that were measured.
         """

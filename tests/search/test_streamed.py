@@ -1,0 +1,84 @@
+"""A search whose leaves are prepared by others, a few at a time."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from emmy.bench.records import Status
+from emmy.device.base import Capabilities
+from emmy.errors import CompileFailed
+from emmy.ir.nest import Region
+from emmy.schedule.knobs import KnobMap
+from emmy.search.ahead import Prepared, prepare
+from emmy.search.tuner import Progress, Tuner
+from emmy.search.variant import knobs_text
+
+Record = Callable[..., Path]
+Make = Callable[..., Tuner]
+
+
+class Inline:
+    """Prepares in this process when asked for the result; ``deepest``: most leaves under way at once."""
+
+    def __init__(self, caps: Capabilities, processes: int, fails: Callable[[int], bool] = lambda _: False) -> None:
+        self.caps, self.processes, self.fails = caps, processes, fails
+        self.open, self.deepest, self.asked = 0, 0, 0
+
+    def submit(self, region: Region, knobs: KnobMap) -> Any:
+        self.open += 1
+        self.deepest = max(self.deepest, self.open)
+        return SimpleNamespace(region=region, knobs=knobs)
+
+    def result(self, ticket: Any, deadline_s: float) -> Prepared:
+        self.open -= 1
+        self.asked += 1
+        if self.fails(self.asked):
+            raise CompileFailed("compilation exceeded its deadline of 60 s")
+        return prepare(pickle.dumps(ticket.region), self.caps, knobs_text(ticket.knobs), None, "O3")
+
+
+def run(make_tuner: Make, recording: Path, region: Region, preparer: Inline | None, patience: int = 40) -> Any:
+    seen: list[Progress] = []
+    tuner = make_tuner(recording, patience=patience, seen=seen)
+    tuner.preparer = preparer  # type: ignore[assignment]
+    return tuner.tune(region, "toy.64"), seen
+
+
+def test_one_at_a_time_it_is_the_same_search_and_more_find_the_same_best(
+    recording: Record, make_tuner: Make, region: Region, toy: Capabilities, tmp_path: Path
+) -> None:
+    path = recording(region)
+    wide = Inline(toy, 5)
+    tuned, seen = run(make_tuner, path, region, wide)
+    assert tuned.best is not None
+    assert tuned.us == pytest.approx(100.0)
+    assert wide.deepest == 5
+    assert wide.open == 0, "every leaf that was started is measured"
+    assert wide.asked == len(seen)
+    assert seen[-1].since_best >= 40 or len(seen) == tuned.offered
+
+
+def test_leaves_that_do_not_compile_are_rows(
+    recording: Record, make_tuner: Make, region: Region, toy: Capabilities
+) -> None:
+    tuned, seen = run(make_tuner, recording(region), region, Inline(toy, 3, lambda count: count % 4 == 0))
+    failed = [progress for progress in seen if progress.reply.status == Status.COMPILE_FAILED]
+    assert len(failed) == len(seen) // 4
+    assert tuned.statuses[Status.COMPILE_FAILED] == len(failed)
+    assert tuned.best is not None
+
+
+def test_a_resumed_search_takes_known_rows(
+    recording: Record, make_tuner: Make, region: Region, toy: Capabilities
+) -> None:
+    path = recording(region)
+    first, _ = run(make_tuner, path, region, Inline(toy, 3), patience=12)
+    second, seen = run(make_tuner, path, region, Inline(toy, 3), patience=30)
+    assert second.known >= first.live
+    assert second.live == len([progress for progress in seen if progress.live])
