@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from emmy.bench.anonymous import anonymous, names_of, places
 from emmy.bench.records import digest
 from emmy.ir.expr import evaluate_int
 from emmy.ir.fragment import Mma
@@ -31,13 +32,23 @@ class BufferSpec:
 
 @dataclass(frozen=True, slots=True)
 class KernelSpec:
-    """A kernel's source. ``args``: (parameter name, ``buffer`` | ``scalar`` | ``map``, dtype) in order."""
+    """A kernel's source. ``args``: (parameter name, ``buffer`` | ``scalar`` | ``map``, dtype) in order.
+
+    names: what the kernel names beside them; they are the kernel's own affair and enter no digest.
+    """
 
     name: str
     source: str
     block: tuple[int, int]
     smem_bytes: int
     args: tuple[tuple[str, str, str], ...]
+    names: tuple[str, ...] = ()
+
+    def content(self) -> dict[str, Any]:
+        """The kernel without names."""
+        source = anonymous(self.source, self.name, {*self.names, *(arg[0] for arg in self.args)})
+        args = [arg[1:] for arg in self.args]
+        return {"source": source, "block": self.block, "smem_bytes": self.smem_bytes, "args": args}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,19 @@ class Case:
     symbols: Mapping[str, int]
     buffers: tuple[BufferSpec, ...]
     steps: tuple[StepSpec, ...]
+
+    def content(self, kernels: Mapping[str, int]) -> dict[str, Any]:
+        """The case without names: symbols, buffers and ``kernels`` by their places."""
+        bound = (name for step in self.steps for name in step.bindings)
+        at = places((*self.symbols, *(buffer.name for buffer in self.buffers), *bound))
+        return {
+            "symbols": list(self.symbols.values()),
+            "buffers": [[at[b.name], b.dtype, b.shape, b.role, b.strides] for b in self.buffers],
+            "steps": [
+                [kernels[s.kernel] if s.kernel else None, s.grid, [at[name] for name in s.bindings], s.value]
+                for s in self.steps
+            ],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +103,16 @@ class Artefact:
 
     @property
     def plan_digest(self) -> str:
-        """Digest of sources, options, arguments and sizes; the compiler's version is a field of the measurement."""
+        """Digest of sources, options, arguments and sizes; the compiler's version is a field of the measurement.
+
+        Names are not in it: the plans of equal regions have equal digests, whatever their tensors are called.
+        """
+        numbers = places(kernel.name for kernel in self.kernels)
         content = {
             "language": self.language,
             "options": self.options,
-            "kernels": [asdict(kernel) for kernel in self.kernels],
-            "cases": [asdict(case) for case in self.cases[:1]],
+            "kernels": [kernel.content() for kernel in self.kernels],
+            "cases": [case.content(numbers) for case in self.cases[:1]],
         }
         return digest(content)
 
@@ -109,7 +137,8 @@ class Artefact:
 
 def _kernel(data: Mapping[str, Any]) -> KernelSpec:
     args = tuple((a[0], a[1], a[2]) for a in data["args"])
-    return KernelSpec(data["name"], data["source"], (data["block"][0], data["block"][1]), data["smem_bytes"], args)
+    block = (data["block"][0], data["block"][1])
+    return KernelSpec(data["name"], data["source"], block, data["smem_bytes"], args, tuple(data["names"]))
 
 
 def _case(data: Mapping[str, Any]) -> Case:
@@ -127,7 +156,7 @@ def build_artefact(
     plan: Plan, language: str, options: tuple[str, ...] = (), extra_sizes: tuple[Mapping[str, int], ...] = ()
 ) -> Artefact:
     """Prints ``plan`` for ``language`` at the symbols' hints, plus a checked case for each of ``extra_sizes``."""
-    from emmy.codegen import render
+    from emmy.codegen.source import prepare, printed
 
     kernels: dict[str, KernelSpec] = {}
     for launch in plan.launches:
@@ -139,8 +168,9 @@ def build_artefact(
                 else (p.name, "scalar", str(getattr(p, "dtype", "map")))
                 for p in kernel.params
             )
-            source = render(kernel, language)
-            kernels[kernel.name] = KernelSpec(kernel.name, source, kernel.block, kernel.smem_bytes, args)
+            ready = prepare(kernel, language)
+            source, names = printed(ready, language), names_of(ready)
+            kernels[kernel.name] = KernelSpec(kernel.name, source, kernel.block, kernel.smem_bytes, args, names)
     sizes = ({s.name: s.hint for s in plan.symbols}, *extra_sizes)
     cases = tuple(_case_at(plan, values) for values in sizes)
     flops, bytes_min = plan.flops, plan.bytes_min

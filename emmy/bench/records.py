@@ -93,9 +93,10 @@ class Measurement:
 
     @property
     def key(self) -> str:
-        """Content key: everything that could change the number, nothing that could not."""
+        """Content key: everything that could change the number, nothing that could not (what a symbol is called)."""
+        sizes = ",".join(part.rpartition("=")[2] for part in self.size.split(","))
         parts = (self.region, self.device, self.driver, self.compiler, self.knobs, self.regime, self.protocol,
-                 self.plan_digest, self.size, self.sweep)  # fmt: skip
+                 self.plan_digest, sizes, self.sweep)  # fmt: skip
         return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]
 
     @property

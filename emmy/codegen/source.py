@@ -18,8 +18,18 @@ def render(kernel: Kernel, language: str, vector_width: int | None = None) -> st
     ``vector_width``: most lanes of a vector in OpenCL. Raises KeyError for another language, MalformedKernel for a
     kernel that breaks a rule of kernel IR, CannotPrint for one that uses what the language has not.
     """
+    return printed(prepare(kernel, language, vector_width), language)
+
+
+def prepare(kernel: Kernel, language: str, vector_width: int | None = None) -> Kernel:
+    """``kernel`` verified, expanded and legalised: what ``printed`` takes. Raises as ``render`` does."""
     verify(kernel)
-    return PRINTERS[language](legalize(expand(kernel, language), language, vector_width))
+    return legalize(expand(kernel, language), language, vector_width)
+
+
+def printed(kernel: Kernel, language: str) -> str:
+    """Source text of a prepared kernel."""
+    return PRINTERS[language](kernel)
 
 
 def render_plan(plan: Plan, language: str, vector_width: int | None = None) -> dict[str, str]:

@@ -56,7 +56,7 @@ class Variant:
     def artefact(self) -> Artefact:
         return build_artefact(self.plan, self.caps.language, extra_sizes=checked_sizes(self.region))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         return self.artefact.plan_digest
 

@@ -169,14 +169,46 @@ def test_the_greedy_pick_is_the_confirmed_best_and_names_its_source(
 
 
 def test_evidence_that_lowers_to_other_code_is_none(
-    recording: Record, make_tuner: Make, region: Region, toy: Capabilities, region_of: Callable[..., Region]
+    recording: Record, make_tuner: Make, region: Region, toy: Capabilities
 ) -> None:
+    from dataclasses import replace
+
+    from emmy.store.rows import from_mapping
+
     tuner = make_tuner(recording(region))
     tuner.tune(region)
+    store = Store(tuner.store.path.parent / "stale" / "emmy.duckdb")
+    rows = tuner.store.measurements().iter_rows(named=True)
+    store.append(*(replace(from_mapping("measurement", row), plan_digest="older") for row in rows))
+    for one, source in ((tuner.store, "evidence"), (store, "uninformed")):
+        one.start_sweep(toy.name, sweep="s1")
+        assert Picker(toy, UninformedPrior("a test"), one).greedy(region).source == source
+
+
+def test_evidence_of_an_equal_region_of_other_names_is_found(
+    recording: Record, make_tuner: Make, region: Region, toy: Capabilities, region_of: Callable[..., Region]
+) -> None:
+    tuner = make_tuner(recording(region), patience=60)
+    tuned = tuner.tune(region)
     tuner.store.start_sweep(toy.name, sweep="s1")
-    renamed = region_of(64, "k_prints_other_source")
-    assert region_key(renamed) == region_key(region)
-    assert Picker(toy, UninformedPrior("a test"), tuner.store).greedy(renamed).source == "uninformed"
+    twin = region_of(64, "k_other_name", outputs="y")
+    pick = Picker(toy, UninformedPrior("a test"), tuner.store).greedy(twin)
+    assert tuned.best is not None
+    assert (pick.source, pick.us, pick.variant.text) == ("evidence", tuned.us, tuned.best.text)
+    assert pick.variant.digest == tuned.best.digest
+    (kernel,) = pick.variant.artefact.kernels  # what is compiled keeps its own names
+    assert kernel.name.startswith("k_other_name")
+    assert "y" in [arg[0] for arg in kernel.args]
+
+
+def test_attempts_of_an_equal_region_of_other_names_cost_nothing(
+    recording: Record, make_tuner: Make, region: Region, region_of: Callable[..., Region]
+) -> None:
+    path = recording(region)
+    first = make_tuner(path, patience=12)
+    once = first.tune(region)
+    again = make_tuner(path, patience=12, store=first.store).tune(region_of(64, "k_other_name", outputs="y"))
+    assert (again.live, again.known, again.us) == (0, once.live, once.us)
 
 
 def test_the_search_of_a_region_ends_with_a_decision(recording: Record, make_tuner: Make, region: Region) -> None:
