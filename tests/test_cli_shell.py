@@ -107,6 +107,11 @@ def _wrapped_disk_full() -> Exception:
         (OSError(errno.ENOSPC, "No space left on device", "/x/y"), 2, "error: disk full while writing /x/y; "),
         (_wrapped_disk_full(), 2, "error: disk full; "),
         (RuntimeError("IO Error: No space left on device"), 2, "error: disk full; "),
+        (
+            OSError(errno.EROFS, "Read-only file system", "/x/y"),
+            2,
+            "error: no access to /x/y: found Read-only file sys",
+        ),
         (SystemExit("stopped by a library"), 1, "stopped by a library\n"),
         (MemoryError(), 2, "error: out of memory; choose a smaller shape\n"),
         (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
@@ -24,12 +25,13 @@ from emmy.bench.records import CONFIRM, SCREEN, Status
 from emmy.bench.roofline import plausible
 from emmy.device.base import Capabilities
 from emmy.device.binaries import BinaryCache, CompilePool
-from emmy.errors import CompileFailed, OutOfMemory
+from emmy.errors import CompileFailed, FullDisk, OutOfMemory
 
 PREHEAT_S = 0.2
 PROCESSES = 6
 ROUNDS = 6
 MAX_BUILDERS = 8
+MIN_FREE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +243,12 @@ class Bench:
             return self._reply(self._worker().submit(job, self.deadlines), artefact)
 
     def _reply(self, outcome: Outcome, artefact: Artefact) -> Reply:
-        if outcome.reply is None:
-            return Reply(outcome.status, outcome.error, wall_s=outcome.wall_s)
-        return self._judged(Reply.from_json(outcome.reply), artefact)
+        reply = Reply(outcome.status, outcome.error, wall_s=outcome.wall_s)
+        if outcome.reply is not None:
+            reply = self._judged(Reply.from_json(outcome.reply), artefact)
+        if not reply.ok:
+            need_disk(self.cache_dir)
+        return reply
 
     def _judged(self, reply: Reply, artefact: Artefact) -> Reply:
         if not reply.ok or reply.median_us is None:
@@ -272,6 +277,16 @@ class Bench:
             yield
         finally:
             os.close(handle)
+
+
+def need_disk(folder: Path) -> None:
+    """Raises FullDisk where a compiler has no room for its output: its failure then says nothing about the kernel."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except FileNotFoundError:
+        return
+    if free < MIN_FREE_BYTES:
+        raise FullDisk(folder)
 
 
 def cuda_jobs(artefact: Artefact, regime: str, caps: Capabilities) -> list[tuple[str, str, tuple[str, ...]]]:

@@ -11,7 +11,7 @@ from typing import TextIO
 
 import click
 
-from emmy.errors import DeviceLost, EmmyError, InputError, MissingPrerequisite, StoreError
+from emmy.errors import DeviceLost, EmmyError, FullDisk, InputError, MissingPrerequisite, StoreError
 from emmy.evaluate.table import number
 from emmy.ir.nest import Region
 from emmy.pipeline import Job, Workspace, check_memory, open_job
@@ -101,6 +101,8 @@ def run_tune(work: Workspace, targets: Sequence[Target], *, clean: bool = False,
                 broken += left
                 lost_device = True
                 break
+            except FullDisk:
+                raise
             except (InputError, MissingPrerequisite, StoreError):
                 if len(targets) == 1:
                     raise

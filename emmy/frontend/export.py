@@ -6,16 +6,18 @@ so that a graph reads like the program and a kernel is named after what was call
 
 from __future__ import annotations
 
+import logging
 import operator
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from emmy.config import SEQ_HINT
+from emmy.config import SEQ_HINT, debug_requested
 from emmy.errors import EmmyError, InputError, UnsupportedOp
 from emmy.frontend.types import dtype_of, size_expr
 from emmy.ir.dtype import DType
@@ -76,8 +78,7 @@ def export_graph(
     place = locate or (lambda file, line: f"{file}:{line}")
     dims = _dynamic_shapes(inputs, dynamic)
     module = _Function(function, modules or {})
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
+    with _quiet(), torch.no_grad():
         try:
             program = _exported(module, inputs, dims)
             if not _in_table(program):
@@ -90,6 +91,20 @@ def export_graph(
         except Exception as error:
             raise _explained(error, dynamic, place) from error
     return _Reader(name, program, inputs, dynamic, place).read(module)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's warnings and the tracebacks that it logs on its own: what goes wrong is raised as well."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before = logger.disabled
+    logger.disabled = before or not debug_requested()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.disabled = before
 
 
 _HARMLESS = re.compile(r"!= [01]$|^[0-3] <= .* <= (IntInfinity\(\)|\d+)$")

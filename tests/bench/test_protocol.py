@@ -13,6 +13,7 @@ from emmy.bench.protocol import Bench
 from emmy.bench.records import Status
 from emmy.device.base import Capabilities
 from emmy.device.registry import capabilities
+from emmy.errors import FullDisk
 from tests.bench.hand import add, add_references
 
 N = 1 << 18
@@ -120,3 +121,14 @@ def test_rows_are_built_on_all_cores_and_found_compiled(bench: Bench, tmp_path: 
     assert all(reply.build_s > 0 for reply in built[:4])
     for row in rows[:4]:
         assert bench.screen(row.artefact, refs).ok
+
+
+def test_a_failure_on_a_full_disk_is_not_held_against_the_kernel(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refs = add_references(tmp_path)
+    assert bench.qualify(add("broken"), refs).status == Status.COMPILE_FAILED
+    monkeypatch.setattr("emmy.bench.protocol.MIN_FREE_BYTES", 1 << 62)
+    with pytest.raises(FullDisk, match="free some space"):
+        bench.qualify(add("broken"), refs)
+    assert bench.qualify(add("good"), refs).ok

@@ -94,3 +94,9 @@ def test_a_mistake_names_line_and_place(source: str, message: str, line: int, ca
 def test_other_mistakes(source: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         trace_snippet(source)
+
+
+def test_torch_does_not_log_a_traceback_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(InputError, match="same reduction dim"):
+        trace_snippet("torch.randn(4, 4) @ torch.randn(5, 5)")
+    assert [record for record in caplog.records if record.exc_info] == []
