@@ -53,7 +53,7 @@ def sentinel(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     if dtype in FLOATS:
         return np.full(shape, np.nan, STORAGE[dtype])
     out = np.empty(shape, STORAGE[dtype])
-    out.view(np.uint8).fill(0xA5)
+    out.reshape(-1).view(np.uint8).fill(0xA5)
     return out
 
 

@@ -84,7 +84,8 @@ def store(values: np.ndarray, dtype: str) -> np.ndarray:
         return values.astype(STORAGE[dtype], copy=False)
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     rounded = (bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) >> 16
-    return np.where(np.isnan(values), np.uint16(0x7FC0), rounded.astype(np.uint16))
+    # contiguous arrays have an axis: a tensor without one gets its shape back
+    return np.where(np.isnan(values), np.uint16(0x7FC0), rounded.astype(np.uint16).reshape(np.shape(values)))
 
 
 def logical(stored: np.ndarray, dtype: str) -> np.ndarray:

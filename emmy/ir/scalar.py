@@ -301,4 +301,5 @@ def round_bf16(values: Any) -> Any:
     np = _np()
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
-    return np.where(np.isnan(values), np.float32(math.nan), rounded)
+    # contiguous arrays have an axis: a value without one gets its shape back
+    return np.where(np.isnan(values), np.float32(math.nan), rounded.reshape(np.shape(values)))

@@ -6,7 +6,9 @@ import sys
 import numpy as np
 import pytest
 
+from emmy.bench.check import sentinel
 from emmy.bench.inputs import STORAGE, InputSpec, default_kind, generate, laid_out, logical, memory_image, span, store
+from emmy.ir.scalar import round_bf16
 
 
 @pytest.mark.parametrize("dtype", list(STORAGE))
@@ -50,6 +52,16 @@ def test_bfloat16_rounds_to_nearest_even() -> None:
     assert np.isinf(back[4])
     assert np.isnan(back[5])
     assert np.isfinite(back[6])
+
+
+def test_tensors_without_an_axis_keep_their_shape() -> None:
+    spec = InputSpec("x", 0, (), "bf16")
+    stored = generate(0, spec)
+    assert np.shape(stored) == ()
+    assert np.shape(logical(stored, "bf16")) == ()
+    assert round_bf16(np.float32(1.01171875)).tolist() == 1.015625
+    for dtype in ("f32", "bf16", "i32", "bool"):
+        assert sentinel((), dtype).shape == ()
 
 
 def test_memory_image_follows_strides() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +34,23 @@ def worker(caps: Capabilities, folder: Path) -> Iterator[Worker]:
     with Worker("cuda", folder, threads=4) as worker:
         worker.start()
         yield worker
+
+
+_SHOWN = 6
+"""Lines of a failure's reason in the last part of the output."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None, None, None]:
+    """Says after the short summary, which cuts a line at the terminal's width, why each case here failed."""
+    yield
+    reports = [r for kind in ("failed", "error") for r in terminalreporter.stats.get(kind, [])]
+    reasons = [(r.nodeid, r.longrepr.reprcrash.message) for r in reports if hasattr(r.longrepr, "reprcrash")]
+    for nodeid, message in (pair for pair in reasons if "tests/gpu/" in pair[0]):
+        lines = message.splitlines()
+        more = [f"  and {len(lines) - _SHOWN} lines more"] if len(lines) > _SHOWN else []
+        text = [nodeid.split("::")[-1], *(f"  {line[:400]}" for line in lines[:_SHOWN]), *more]
+        terminalreporter.write_line("\n".join(text))
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -32,12 +33,16 @@ _FEW_SYMBOLIC = 6
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What of a case is checked. leaves: (tier, knobs as text). missing: pins that are not realised, and why."""
+    """What of a case is checked. leaves: (tier, knobs as text). missing: pins that are not realised, and why.
+
+    error: why there is nothing to check; such a case fails and the others go on.
+    """
 
     leaves: tuple[tuple[str, str], ...]
     refs: ReferenceSet
     offered: dict[str, int]
     missing: tuple[str, ...] = ()
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,20 @@ class Built:
 
 def survey(region: Region, caps: Capabilities, folder: Path, count: int, pins: Sequence[str]) -> Survey:
     """References, and ``count`` leaves of each tier, the same for the same region and space."""
+    try:
+        return _survey(region, caps, folder, count, pins)
+    except Exception as error:
+        return nothing(error)
+
+
+def nothing(error: Exception) -> Survey:
+    """The survey of a case that cannot be traced, has no references, or no space."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    return Survey((), ReferenceSet("", 0, ()), {}, error=f"{type(error).__name__}: {error} ({where})")
+
+
+def _survey(region: Region, caps: Capabilities, folder: Path, count: int, pins: Sequence[str]) -> Survey:
     refs = reference(region, folder)
     space = enumerate_space(region, caps, True)
     chosen: list[tuple[str, str]] = []
@@ -96,8 +115,14 @@ class Farm:
         self.surveys: dict[str, Future[Survey]] = {}
         self.builds: dict[str, list[Future[Built]]] = {}
 
-    def survey(self, name: str, region: Region, leaves: int, pins: Sequence[str] = ()) -> None:
-        """Starts on a case."""
+    def survey(self, name: str, make: Callable[[], Region], leaves: int, pins: Sequence[str] = ()) -> None:
+        """Starts on a case; ``make`` gives its region."""
+        try:
+            region = make()
+        except Exception as error:
+            self.surveys[name], self.builds[name] = Future(), []
+            self.surveys[name].set_result(nothing(error))
+            return
         count = min(leaves, _FEW_SYMBOLIC) if region.symbols else leaves
         self.regions[name] = region
         self.surveys[name] = self.pool.submit(survey, region, self.caps, self.folder, count, tuple(pins))

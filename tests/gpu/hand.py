@@ -6,7 +6,8 @@ from emmy.bench.artefact import Artefact, BufferSpec, Case, KernelSpec, StepSpec
 
 BODIES = {
     "good": "if (i < n) z[i] = x[i] + y[i];",
-    "endless": "volatile int go = 1; while (go) { } if (i < n) z[i] = x[i] + y[i];",
+    # reads memory each time: a loop over a local variable is deleted, volatile or not
+    "endless": "while (((const volatile int*)x)[0] != 0x7fedcba9) { } if (i < n) z[i] = x[i] + y[i];",
     "illegal": "z[(long long)i * 4000000000LL + 400000000000LL] = x[i];",
     "misaligned": "*(float4*)((char*)z + 4 * i) = make_float4(x[i], 0.0f, 0.0f, 0.0f);",
     "trap": "if (i == 0) __trap(); if (i < n) z[i] = x[i] + y[i];",
