@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from prefect.futures import PrefectFuture
 
 from emmy.bench.stats import Comparison, Verdict
-from emmy.errors import EmmyError
+from emmy.errors import DeviceLost, EmmyError, FullDisk
 from emmy.evaluate.ab import AbResult
 from emmy.evaluate.verdict import Category
 from emmy.report.evidence import Evidence, gather
@@ -24,11 +24,16 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def settle(futures: Iterable[PrefectFuture[Any]], keys: Sequence[Key], failed: dict[Any, str]) -> dict[Key, Any]:
-    """The results by key; a task that failed leaves its reason in ``failed`` and the others go on."""
+    """The results by key; a task that failed leaves its reason in ``failed`` and the others go on.
+
+    Raises DeviceLost and FullDisk: they are nobody's own, and the run resumes once their cause is gone.
+    """
     found: dict[Key, Any] = {}
     for key, future in zip(keys, futures, strict=True):
         try:
             found[key] = future.result()
+        except (DeviceLost, FullDisk):
+            raise
         except Exception as error:
             failed[key] = f"{error}" if isinstance(error, EmmyError) else f"{type(error).__name__}: {error}"
     return found
