@@ -1,9 +1,12 @@
 """Operand tiles of a contraction in a shared-memory ring: how threads fill a slot, and how it is read back.
 
-A slot holds the b tile as ``k × block_n``, and the a tile k-major too on a GPU (a thread's rows are neighbours and are
-read as one vector), row-major on a CPU (rows are copied as whole vectors and read element by element). Threads walk a
-tile along whichever axis is contiguous in memory. Elements beyond an edge are filled with zero, the identity of the
-sum.
+A slot holds the b tile as ``k × block_n``. The a tile has rows of k where k is contiguous in memory, so that rows are
+copied as whole vectors and read as vectors of several k steps (element by element on a CPU); else it is k-major too,
+and a thread's rows are neighbours that are read as one vector. Threads walk a tile along whichever axis is contiguous
+in memory. Elements beyond an edge are filled with zero, the identity of the sum.
+
+An ``async`` fill copies with cp.async whatever cp.async can carry: tensor elements, 4, 8 or 16 bytes of them. Factors
+with a prologue, and single elements of two bytes, go through registers and are stored as the fill of a ``sync`` ring.
 """
 
 from __future__ import annotations
@@ -163,7 +166,8 @@ def fill(
             body.append(Store(tile.name, where, value, tile.dtype, aligned=tile.pitch % tile.lanes == 0))
             return _rounds(body, index, chunks, threads, tag)
         source = memory.mem(tile.factor, at, tile.lanes)
-        body.append(Copy(tile.name, where, source.buffer, source.offset, tile.lanes, tile.dtype, guard))
+        carried = "async" if tile.lanes * tile.dtype.nbytes >= 4 else "sync"
+        body.append(Copy(tile.name, where, source.buffer, source.offset, tile.lanes, tile.dtype, guard, carried))
     else:
         value = cast(memory.value(tile.factor, at.guarded(guard)), tile.dtype)
         if guard is not None:
