@@ -74,6 +74,13 @@ class DeviceLost(EmmyError):
         )
 
 
+class BenchClosed(EmmyError):
+    """The bench was closed while a job ran, as an interrupt does; nothing is known of the job's row."""
+
+    def __init__(self) -> None:
+        super().__init__("the bench was closed in the middle of a job", hint="run the command again to go on")
+
+
 class FullDisk(EmmyError):
     """The disk is full; what was written before is kept."""
 

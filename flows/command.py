@@ -160,12 +160,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _whole(text: str) -> int:
     try:
-        value = int(text)
+        return int(text)
     except ValueError:
-        value = -1
-    if value < 0:
-        raise InputError("option", found=text, expected="a whole number")
-    return value
+        raise argparse.ArgumentTypeError(f"found {text}, expected a whole number") from None
 
 
 def _say(text: str) -> None:

@@ -83,9 +83,9 @@ def plan_of(
 ) -> Plan:  # fmt: skip
     """Checks all that a sweep is given. Raises InputError, GoldenSchemaError, StoreError, MissingPrerequisite."""
     if patience is not None and patience < 1:
-        raise InputError("patience", found=patience, expected="a whole number of at least 1")
+        raise InputError("--patience", found=patience, expected="a whole number of at least 1")
     if reconfirm < 0:
-        raise InputError("reconfirm runs", found=reconfirm, expected="a whole number, 0 for none")
+        raise InputError("--reconfirm", found=reconfirm, expected="a whole number, 0 for none")
     given = patience is not None or bool(os.environ.get("EMMY_PATIENCE", "").strip())
     settings = config.load(patience=patience, device=device)
     work = open_workspace(settings)

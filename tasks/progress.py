@@ -13,7 +13,7 @@ import httpx
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.exceptions import PrefectException
 
-from emmy.errors import EmmyError
+from emmy.errors import BenchClosed, EmmyError
 from emmy.evaluate.table import number
 from emmy.search.tuner import Progress
 
@@ -112,7 +112,7 @@ class Reporter:
     def failed(self, error: BaseException) -> None:
         """The current shape's step ended with an error."""
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        self.done("stopped" if isinstance(error, Stopped) else f"failed: {text}")
+        self.done("stopped" if isinstance(error, Stopped | BenchClosed) else f"failed: {text}")
 
     def head(self) -> str:
         """``[ 3/10] tune      quick.reduce.1024x4096``; without a place for a step whose number is not known ahead."""

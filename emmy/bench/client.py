@@ -21,7 +21,7 @@ from typing import Any
 
 from emmy.bench import wire
 from emmy.bench.records import Status
-from emmy.errors import DeviceLost, LaunchFailed, MissingPrerequisite
+from emmy.errors import BenchClosed, DeviceLost, LaunchFailed, MissingPrerequisite
 
 START_DEADLINE_S = 60.0
 
@@ -139,7 +139,8 @@ class Worker:
         A worker that died before it began the job is replaced once. A passed deadline is ``timeout``; death by a signal
         while compiling is ``compile_failed``, otherwise ``launch_failed``; the error holds the signal and the last
         lines of standard error. Raises MissingPrerequisite when the device cannot be opened, DeviceLost when it could
-        be earlier, or when a worker that once worked did not start twice in a row.
+        be earlier, or when a worker that once worked did not start twice in a row, and BenchClosed when another thread
+        ends the worker.
         """
         limits = {**DEADLINES_S, **(deadlines or {})}
         outcome, phase = self._submit(job, limits)
@@ -205,9 +206,12 @@ class Worker:
         return process.stdin.fileno(), process.stdout.fileno()
 
     def _death(self) -> str:
-        assert self.process is not None
+        """How the process ended. Raises BenchClosed where another thread ended it."""
+        process = self.process
+        if process is None:
+            raise BenchClosed()
         try:
-            code = self.process.wait(timeout=2)
+            code = process.wait(timeout=2)
         except subprocess.TimeoutExpired:
             return "it closed its pipe"
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -17,6 +17,7 @@ import pytest
 from emmy.bench.client import Outcome, Worker
 from emmy.bench.jobs import Reply, Row
 from emmy.bench.records import ProtocolSpec, Status
+from emmy.errors import BenchClosed
 from tests.bench.hand import add, add_references
 
 QUICK = ProtocolSpec("screen", 1, cache="warm", samples=3, target_s=0.001, budget_s=0.01)
@@ -120,6 +121,16 @@ def test_kill_from_outside_in_the_middle_of_a_job(worker: Worker, tmp_path: Path
     timer.join()
     assert outcome.status == Status.LAUNCH_FAILED
     assert "SIGKILL" in outcome.error
+    good(worker, tmp_path)
+
+
+def test_closed_by_another_thread_is_no_row(worker: Worker, tmp_path: Path) -> None:
+    good(worker, tmp_path)
+    closer = threading.Timer(0.7, worker.kill)
+    closer.start()
+    with pytest.raises(BenchClosed, match="run the command again"):
+        submit(worker, tmp_path, "endless")
+    closer.join()
     good(worker, tmp_path)
 
 

@@ -94,7 +94,9 @@ def test_the_server_listens_on_loopback_and_ends_with_its_parent(tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--patience", "-3"], "expected a whole number"),
+        (["--patience", "-3"], "--patience: found -3, expected a whole number of at least 1"),
+        (["--patience", "abc"], "--patience: found abc, expected a whole number"),
+        (["--reconfirm", "-1"], "--reconfirm: found -1, expected a whole number"),
         (["--group", "quik"], "did you mean quick"),
         (["--nonsense"], "--help"),
         (["--rerun", "quick.matmul.25"], "a shape of this sweep"),
