@@ -21,6 +21,7 @@ from typing import IO
 
 import httpx
 
+from emmy.bench.protocol import need_disk
 from emmy.config import debug_requested
 from emmy.errors import MissingPrerequisite
 
@@ -75,7 +76,7 @@ class LocalServer:
         )  # fmt: skip
 
     def wait(self) -> str:
-        """Waits until it answers. Raises MissingPrerequisite with the last lines of its log."""
+        """Waits until it answers. Raises MissingPrerequisite with the last lines of its log, and FullDisk."""
         deadline = time.monotonic() + START_S
         with httpx.Client() as client:
             while time.monotonic() < deadline and self.process is not None and self.process.poll() is None:
@@ -85,9 +86,12 @@ class LocalServer:
                 except httpx.HTTPError:
                     pass
                 time.sleep(0.1)
+        ended = None if self.process is None else self.process.poll()
         words = " | ".join(self.log_path.read_text(errors="replace").strip().splitlines()[-3:])
         self.stop()
-        raise MissingPrerequisite("the Prefect server did not start", found=words or f"no answer in {START_S:g} s",
+        need_disk(self.folder)
+        silent = f"no answer in {START_S:g} s" if ended is None else f"its end with exit code {ended}"
+        raise MissingPrerequisite("the Prefect server did not start", found=words or silent,
                                   hint=f"its log is {self.log_path}")  # fmt: skip
 
     def stop(self) -> None:

@@ -141,7 +141,11 @@ def _report(error: BaseException) -> int:
         full = FullDisk(getattr(error, "filename", None))
         _say(f"error: {full}")
         return full.exit_code
-    if isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM) and error.filename:
+    if (
+        isinstance(error, OSError)
+        and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
+        and error.filename
+    ):
         _say(
             f"error: no access to {error.filename}: found {error.strerror}, expected a place that can be read and "
             "written; EMMY_TUNE_DB and EMMY_DUMP_DIR move what emmy writes"
