@@ -17,6 +17,7 @@ from emmy.device.base import Capabilities
 from emmy.errors import Refused
 from emmy.ir.nest import Region, region_key
 from emmy.ir.plan import Plan
+from emmy.passes.naming import safe
 from emmy.schedule import features
 from emmy.schedule.knobs import KnobMap
 from emmy.schedule.tiers.base import LEVELS, Columns, Rule, Tier, take
@@ -100,7 +101,8 @@ class Space:
     def lower(self, leaf: int) -> Plan:
         """The plan of a leaf."""
         part, row = self.locate(leaf)
-        return part.tier.lower(part.problem, self.caps, take(part.columns, slice(row, row + 1)))
+        plan = part.tier.lower(part.problem, self.caps, take(part.columns, slice(row, row + 1)))
+        return safe(self.region).restore(plan, self.region)
 
     @cached_property
     def features(self) -> NDArray[np.float32]:
@@ -178,7 +180,7 @@ def enumerate_space(region: Region, caps: Capabilities, fast_math: bool = False)
     declined: dict[str, Refused] = {}
     for tier in tiers():
         try:
-            problem = tier.match(region, caps)
+            problem = tier.match(safe(region).region, caps)
         except Refused as refusal:
             declined[tier.name] = refusal
             continue
@@ -208,16 +210,17 @@ def refusal(region: Region, caps: Capabilities, knobs: KnobMap) -> Refused | Non
 
 def lower(region: Region, caps: Capabilities, knobs: KnobMap) -> Plan:
     """The plan of a complete knob map. Raises Refused with the rule where no tier realises it exactly."""
+    renamed = safe(region)
     for tier in tiers():
         try:
-            problem = tier.match(region, caps)
+            problem = tier.match(renamed.region, caps)
             columns = tier.read(problem, knobs)
         except Refused:
             continue
         reason = tier.refuse(problem, caps, columns)
         if reason is not None:
             raise reason
-        return tier.lower(problem, caps, columns)
+        return renamed.restore(tier.lower(problem, caps, columns), region)
     reason = refusal(region, caps, knobs)
     raise reason if reason is not None else Refused("no_tier", found=str(knobs))
 
