@@ -11,8 +11,9 @@ from emmy.codegen import render
 from emmy.device.registry import cuda_target
 from emmy.errors import Refused
 from emmy.ir.dtype import DType
-from emmy.ir.expr import Expr, Load, Var, call, cast, i32
+from emmy.ir.expr import Expr, Load, Var, call, cast, evaluate_int, i32
 from emmy.ir.interp import run_kernel
+from emmy.ir.kernel import Let
 from emmy.ir.kernel_verify import verify as verify_kernel
 from emmy.ir.nest import Axis, Comp, Output, Region, Symbol, Tensor, verify
 from emmy.ir.nest_interp import run_region
@@ -59,8 +60,6 @@ def matmul(
 
 
 def random_inputs(region: Region, sizes: dict[str, int]) -> dict[str, np.ndarray]:
-    from emmy.ir.expr import evaluate_int
-
     rng = np.random.default_rng(7)
     return {
         t.name: rng.standard_normal([evaluate_int(e, sizes) for e in t.shape]).astype(numpy_dtype(t.dtype))
@@ -70,8 +69,6 @@ def random_inputs(region: Region, sizes: dict[str, int]) -> dict[str, np.ndarray
 
 def interpret(plan: Plan, inputs: dict[str, np.ndarray], sizes: dict[str, int]) -> dict[str, np.ndarray]:
     """Runs a plan in the interpreter of kernel IR; outputs and workspaces start as NaN."""
-    from emmy.ir.expr import evaluate_int
-
     buffers: dict[str, np.ndarray] = {name: np.ascontiguousarray(a).ravel() for name, a in inputs.items()}
     shapes = {t.name: [evaluate_int(e, sizes) for e in t.shape] for t in plan.outputs}
     for t in plan.outputs:
@@ -111,6 +108,9 @@ CASES = [
     "TILE=n1x2/f16x4/k8,STAGE=d1/sync",
     "TILE=n2x2/f8x3/k8,STAGE=d2/sync",
     "TILE=n2x4/f4x2/k8,STAGE=d3/async,REDUCE=g2k",
+    "TILE=n8x4/f4x3/k8,STAGE=d2/async",
+    "TILE=n8x4/f4x2/k16,STAGE=d3/async,REDUCE=g2k",
+    "TILE=n16x8/f4x1/k4,STAGE=d3/async",
 ]
 
 
@@ -136,6 +136,53 @@ def test_every_form_equals_the_oracle(knobs: str, size: tuple[int, int, int]) ->
 )
 def test_batches_layouts_epilogues_and_types(knobs: str, form: dict) -> None:
     check(matmul(11, 24, 19, **form), knobs)
+
+
+GPU_FORMS = [{"batch": 2}, {"nk": True}, {"bias": True}, {"dtype": DType.F16}, {"dtype": DType.BF16}]
+
+
+@pytest.mark.parametrize("knobs", ["TILE=n16x8/f8x2/k16,STAGE=d2/async", "TILE=n8x8/f4x2/k8,STAGE=d3/async"])
+@pytest.mark.parametrize("size", [(32, 128, 32), (21, 80, 40), (19, 90, 37)])
+def test_warps_share_a_staged_tile(knobs: str, size: tuple[int, int, int]) -> None:
+    caps = cuda_target("sm_90a")
+    plan = check(matmul(*size), knobs, caps)
+    source = render(plan.launches[0].kernel, "cuda")
+    for form in GPU_FORMS if size == (21, 80, 40) else []:
+        check(matmul(*size, **form), knobs, caps)
+    if size == (32, 128, 32):
+        assert "emmy_copy_async<16>" in source
+        assert "emmy_copy_async<4>" not in source
+
+
+def test_transposed_left_operand_is_staged_along_its_rows() -> None:
+    region = matmul(32, 64, 16)
+    i, k = Var("i"), Var("k")
+    turned = Load("x0", (k, i), DType.F32)
+    comp = region.comps[0]
+    factor = Load("x1", (k, Var("j")), DType.F32)
+    comp = Comp("acc", comp.axes, (call("mul", turned, factor),), DType.F32, comp.reduce, "sum")
+    inputs = (Tensor("x0", (i32(16), i32(32)), DType.F32), region.inputs[1])
+    plan = check(Region("k_t", (), inputs, (comp,), region.outputs), "TILE=n8x4/f4x4/k8,STAGE=d2/async",
+                 cuda_target("sm_80"))  # fmt: skip
+    assert "emmy_copy_async<4>" not in render(plan.launches[0].kernel, "cuda")
+
+
+def test_lanes_of_a_warp_read_few_words_at_once() -> None:
+    """Half a warp reads four rows and four columns, pairs of neighbouring lanes the same column; a block is covered."""
+    caps = cuda_target("sm_90a")
+    problem = TIER.match(matmul(64, 128, 32), caps)
+    plan = TIER.lower(problem, caps, TIER.read(problem, KnobMap.parse("TILE=n16x8/f4x4/k8,STAGE=d2/async")))
+    lets = {s.name: s.value for s in plan.launches[0].kernel.body if isinstance(s, Let)}
+    places = []
+    for tid in range(128):
+        at = {"tid": tid}
+        at |= {name: evaluate_int(lets[name], at) for name in ("lane", "warp")}
+        places.append(tuple(evaluate_int(lets[name], at) for name in ("thread_x", "thread_y")))
+    assert sorted(places) == [(x, y) for x in range(16) for y in range(8)]
+    for half in range(0, 128, 16):
+        x, y = zip(*places[half : half + 16], strict=True)
+        assert len(set(x)) == len(set(y)) == 4
+        assert all(x[i] == x[i ^ 1] and y[i] == y[i ^ 2] for i in range(16))
 
 
 @pytest.mark.parametrize("rows", [13, 1, 40])

@@ -1,9 +1,13 @@
 """Lowering a contraction to scalar threads: each thread holds a register fragment of the output tile.
 
-Thread (tx, ty) of an n × m block holds rows ``ty * fm + i`` and, in vectors of ``lanes``, columns
-``(tx + j * n) * lanes``: neighbouring threads read neighbouring vectors. Operands come straight from memory, or through
+Thread (x, y) of an n × m block holds rows ``y * fm + i`` and, in vectors of ``lanes``, columns
+``(x + j * n) * lanes``: neighbouring threads read neighbouring vectors. Operands come straight from memory, or through
 a shared-memory ring of k steps. Rows and whole vectors beyond the edge are read at the last valid place (their results
 are never stored); the end of the k axis is a loop of its own with step one.
+
+On a GPU a ring's tile is shared out so that few shared-memory accesses feed many products. The lanes of a warp are four
+rows by eight columns of threads, numbered as in ``warp_places``. Where the a tile's rows run along k, a thread's rows
+are ``y + i * m``: the four rows that a warp reads at once then lie one padded row apart, in different banks.
 """
 
 from __future__ import annotations
@@ -23,12 +27,15 @@ from emmy.ir.expr import (
     call,
     cast,
     ceil_div,
+    floordiv,
     i32,
     minimum,
+    mod,
     mul,
     sub,
 )
 from emmy.ir.kernel import (
+    TID,
     TX,
     TY,
     Atomic,
@@ -49,6 +56,9 @@ from emmy.passes.lower.access import Point
 from emmy.passes.lower.staging import PAD, StagedTile, fill, staged_tile
 from emmy.passes.lower.tile import TileLowering, loads_of
 
+FINAL_THREADS = 64
+"""Threads of a finalising kernel's block on a GPU: few, since its blocks must fill the device too."""
+
 Writer = Callable[[Expr, Point, Expr | None], list[Stmt]]
 
 
@@ -57,7 +67,8 @@ class ScalarLeaf:
     """The parameters of one scalar leaf: threads n × m, fragment fn × fm, k step, split, ring depth, block order.
 
     lanes: width of a fragment's vectors (fn is a multiple). depth 0: operands are read straight from memory. cpu: a is
-    staged row-major, and inner loops are unrolled little (PoCL takes seconds over long bodies).
+    staged row-major, and inner loops are unrolled little (PoCL takes seconds over long bodies). min_blocks: blocks that
+    a multiprocessor is to hold (a bound on registers); follows from the others.
     """
 
     n: int
@@ -72,6 +83,7 @@ class ScalarLeaf:
     transport: str = "sync"
     group: int = 0
     cpu: bool = False
+    min_blocks: int = 0
 
     @property
     def block_m(self) -> int:
@@ -91,9 +103,14 @@ class _Lowering(TileLowering):
     def __init__(self, problem: Contraction, leaf: ScalarLeaf, name: str) -> None:
         super().__init__(problem, leaf, name)
         self.leaf = leaf
+        self.tiles = self.operand_tiles() if leaf.depth else None
+        self.warped = bool(leaf.depth) and not leaf.cpu and leaf.n % 8 == 0 and leaf.m % 4 == 0
+        self.spread = self.tiles is not None and not leaf.cpu and not self.tiles[0].k_major
+        self.x, self.y = (Var("thread_x"), Var("thread_y")) if self.warped else (TX, TY)
 
     def final_shape(self) -> tuple[int, int]:
-        return self.leaf.n, self.leaf.lanes if self.divides(self.n, self.leaf.lanes) else 1
+        threads = self.leaf.n if self.leaf.cpu else FINAL_THREADS
+        return threads, self.leaf.lanes if self.divides(self.n, self.leaf.lanes) else 1
 
     # ------------------------------------------------------------------------------------------ tile kernel
 
@@ -102,16 +119,16 @@ class _Lowering(TileLowering):
         split = leaf.split > 1
         body: list[Stmt] = []
         env = self.block_env(body)
+        body += self.warp_places()
         acc = RegArray("acc", self.dtype, (leaf.fm, leaf.fn // leaf.lanes), leaf.lanes, init=0)
         body.append(acc)
         body += self.edge_lets()
         start, stop = self.k_range(body)
         shared: tuple[Shared, ...] = ()
         rows_full = self.divides(self.n, leaf.block_n) or self.divides(self.n, leaf.lanes)
-        if leaf.depth:
-            tiles = self.tiles()
-            shared = tuple(tile.shared(leaf.depth) for tile in tiles)
-            body += self.accumulate_staged(acc, env, start, stop, tiles)
+        if self.tiles is not None:
+            shared = tuple(tile.shared(leaf.depth) for tile in self.tiles)
+            body += self.accumulate_staged(acc, env, start, stop, self.tiles)
         elif rows_full:
             body += self.accumulate(acc, env, start, stop, ragged=False)
         else:
@@ -131,7 +148,8 @@ class _Lowering(TileLowering):
             reads += self.epilogue_reads()
             body += self.store_outputs(acc, env)
         names = tuple(dict.fromkeys(reads))
-        return Kernel(self.name, self.params(names, tuple(writes)), (leaf.n, leaf.m), tuple(body), shared)
+        params = self.params(names, tuple(writes))
+        return Kernel(self.name, params, (leaf.n, leaf.m), tuple(body), shared, leaf.min_blocks)
 
     def edge_lets(self) -> list[Stmt]:
         """The last valid row and vector of the tile, where the tile may cross the edge."""
@@ -143,9 +161,35 @@ class _Lowering(TileLowering):
             out.append(Let("n_last", sub(sub(self.n.extent, i32(leaf.lanes)), Var("n0"))))
         return out
 
+    def warp_places(self) -> list[Stmt]:
+        """Lets for a thread's place (x, y) in the block, where it is not the thread's own index.
+
+        A 128-bit shared-memory access is served a half warp at a time, in one go if the half's lanes read 128 bytes
+        in all and lanes i and i ^ 1, or i and i ^ 2, read the same. So bits 0 and 2 of a lane's number are its row,
+        bits 1, 3 and 4 its column: an access to a takes two goes, and so does one to b. With rows of sixteen threads
+        it is two and four.
+        """
+        leaf = self.leaf
+        if not self.warped:
+            return []
+        lane, warp = Let("lane", mod(TID, i32(32))), Let("warp", floordiv(TID, i32(32)))
+        across = leaf.n // 8
+        x = add(mod(floordiv(lane.var, i32(2)), i32(2)), mul(floordiv(lane.var, i32(8)), i32(2)))
+        y = add(mod(lane.var, i32(2)), mul(mod(floordiv(lane.var, i32(4)), i32(2)), i32(2)))
+        return [
+            lane,
+            warp,
+            Let("thread_x", add(mul(mod(warp.var, i32(across)), i32(8)), x)),
+            Let("thread_y", add(mul(floordiv(warp.var, i32(across)), i32(4)), y)),
+        ]
+
     def row(self, i: int) -> Expr:
         """Row i of the thread's fragment, inside the tile."""
-        return add(mul(TY, i32(self.leaf.fm)), i32(i)) if self.leaf.m > 1 else i32(i)
+        if self.leaf.m == 1:
+            return i32(i)
+        if self.spread:
+            return add(self.y, i32(i * self.leaf.m))
+        return add(mul(self.y, i32(self.leaf.fm)), i32(i))
 
     def local_row(self, i: int) -> Expr:
         row = self.row(i)
@@ -153,7 +197,7 @@ class _Lowering(TileLowering):
 
     def local_column(self, j: int, clamp: bool = True) -> Expr:
         leaf = self.leaf
-        column = mul(add(TX, i32(j * leaf.n)), i32(leaf.lanes)) if leaf.n > 1 else i32(j * leaf.lanes)
+        column = mul(add(self.x, i32(j * leaf.n)), i32(leaf.lanes)) if leaf.n > 1 else i32(j * leaf.lanes)
         if not clamp or self.divides(self.n, leaf.block_n):
             return column
         return minimum(column, Var("n_last"))
@@ -236,13 +280,12 @@ class _Lowering(TileLowering):
 
     # ------------------------------------------------------------------------------------------------ staged
 
-    def tiles(self) -> tuple[StagedTile, StagedTile]:
+    def operand_tiles(self) -> tuple[StagedTile, StagedTile]:
         """The operand tiles of the ring."""
         leaf, widest = self.leaf, 32 if self.leaf.cpu else 16
-        a = staged_tile(
-            "as", self.memory, self.p.a, self.m, self.k, leaf.k, leaf.block_m, PAD, widest, k_major=not leaf.cpu
-        )
-        b = staged_tile("bs", self.memory, self.p.b, self.n, self.k, leaf.k, leaf.block_n, 0, widest)
+        k_major = False if leaf.cpu else None
+        a = staged_tile("as", self.memory, self.p.a, self.m, self.k, leaf.k, leaf.block_m, PAD, widest, k_major)
+        b = staged_tile("bs", self.memory, self.p.b, self.n, self.k, leaf.k, leaf.block_n, 0, widest, True)
         return a, b
 
     def accumulate_staged(
@@ -294,12 +337,47 @@ class _Lowering(TileLowering):
                 inner += self.multiply_staged(acc, tiles, slots, add(kk, i32(u)), f"{u}")
             return [For("kk", i32(0), i32(leaf.k), i32(unroll), tuple(inner))]
         unroll = min(leaf.k & -leaf.k, 16)
+        width = 1 if tiles[0].k_major else min(leaf.k & -leaf.k, 4)
         if unroll == leaf.k:
-            step = tuple(self.multiply_staged(acc, tiles, slots, kk, ""))
-            return [For("kk", i32(0), i32(leaf.k), i32(1), step, "hint")]
-        step = tuple(self.multiply_staged(acc, tiles, slots, add(Var("k16"), kk), ""))
-        unrolled = For("kk", i32(0), i32(unroll), i32(1), step, "hint")
+            return [For("kk", i32(0), i32(leaf.k), i32(width), self.products(acc, tiles, slots, kk, width), "hint")]
+        step = self.products(acc, tiles, slots, add(Var("k16"), kk), width)
+        unrolled = For("kk", i32(0), i32(unroll), i32(width), step, "hint")
         return [For("k16", i32(0), i32(leaf.k), i32(unroll), (unrolled,))]
+
+    def products(
+        self, acc: RegArray, tiles: tuple[StagedTile, StagedTile], slots: list[Let], k: Expr, width: int
+    ) -> tuple[Stmt, ...]:
+        """``width`` k steps out of the slot; rows of a that run along k are read once for all of them."""
+        leaf, a = self.leaf, tiles[0]
+        if a.k_major:
+            return tuple(self.multiply_staged(acc, tiles, slots, k, ""))
+        out: list[Stmt] = []
+        rows: list[Expr] = []
+        for i in range(leaf.fm):
+            read = Mem(a.name, a.at(slots[0].var, k, self.row(i)), a.dtype, width, aligned=a.pitch % width == 0)
+            let = Let(f"a_{i}", cast(read, self.dtype))
+            out.append(let)
+            rows.append(let.var)
+        for u in range(width):
+            columns = self.columns(tiles[1], slots[1], add(k, i32(u)), f"{u}", out)
+            for i, row in enumerate(rows):
+                value: Expr = Lane(row, u) if width > 1 else row
+                for j, column in enumerate(columns):
+                    slot = acc.at(i, j)
+                    out.append(RegSet(slot, add(slot, mul(value, column))))
+        return tuple(out)
+
+    def columns(self, b: StagedTile, slot: Let, k: Expr, tag: str, out: list[Stmt]) -> list[Expr]:
+        """The thread's columns of the slot's b tile at ``k``, by names that ``out`` defines."""
+        leaf = self.leaf
+        columns: list[Expr] = []
+        for j in range(leaf.fn // leaf.lanes):
+            at = b.at(slot.var, k, self.local_column(j, clamp=False))
+            read = Mem(b.name, at, b.dtype, leaf.lanes, aligned=b.pitch % leaf.lanes == 0)
+            let = Let(f"b{tag}_{j}", cast(read, self.dtype))
+            out.append(let)
+            columns.append(let.var)
+        return columns
 
     def multiply_staged(
         self, acc: RegArray, tiles: tuple[StagedTile, StagedTile], slots: list[Let], k: Expr, tag: str
@@ -308,13 +386,7 @@ class _Lowering(TileLowering):
         leaf = self.leaf
         out: list[Stmt] = []
         a, b = tiles
-        columns: list[Expr] = []
-        for j in range(leaf.fn // leaf.lanes):
-            at = b.at(slots[1].var, k, self.local_column(j, clamp=False))
-            read = Mem(b.name, at, b.dtype, leaf.lanes, aligned=b.pitch % leaf.lanes == 0)
-            let = Let(f"b{tag}_{j}", cast(read, self.dtype))
-            out.append(let)
-            columns.append(let.var)
+        columns = self.columns(b, slots[1], k, tag, out)
         width = min(leaf.fm & -leaf.fm, 4) if a.k_major else 1
         for group in range(0, leaf.fm, width):
             read = Mem(a.name, a.at(slots[0].var, k, self.row(group)), a.dtype, width, aligned=a.pitch % width == 0)
@@ -378,8 +450,12 @@ class _Lowering(TileLowering):
     # ------------------------------------------------------------------------------------------------ splits
 
     def store_partial(self, acc: RegArray, env: dict[str, Expr]) -> list[Stmt]:
+        # rows of the workspace are whole 16-byte vectors; OpenCL has vectors of its own
+        whole = not self.leaf.cpu and self.divides(self.n, self.leaf.lanes)
+
         def write(reg: Expr, point: Point, guard: Expr | None) -> list[Stmt]:
-            return [Store("partial", self.partial_offset(dict(point.env)), reg, self.dtype, guard)]
+            offset = self.partial_offset(dict(point.env))
+            return [Store("partial", offset, reg, self.dtype, guard, aligned=whole and reg.lanes > 1)]
 
         return self.emit(self.cells(acc, env), write)
 

@@ -89,15 +89,19 @@ def staged_tile(
     width: int,
     pad: int,
     widest: int,
-    k_major: bool = True,
+    k_major: bool | None = None,
 ) -> StagedTile:
-    """How ``factor`` (free of the other tile axis) is staged. ``widest``: bytes of the widest access."""
+    """How ``factor`` (free of the other tile axis) is staged. ``widest``: bytes of the widest access.
+
+    k_major None: rows run along k where the factor does.
+    """
     plain = isinstance(factor, Load)
     loads = [factor] if isinstance(factor, Load) else _loads(factor)
     dtype = memory.tensors[factor.tensor].dtype if isinstance(factor, Load) else factor.dtype.compute
     strides = [(memory.stride(load, across.name), memory.stride(load, k_axis.name)) for load in loads]
     along_k = all(k_stride is not None and is_const(k_stride, 1) for _, k_stride in strides)
     contiguous = all(stride is not None and (is_const(stride, 1) or is_const(stride, 0)) for stride, _ in strides)
+    k_major = not along_k if k_major is None else k_major
     lanes = 1
     row_axis, row = (across, width) if k_major else (k_axis, k)
     straight = contiguous and not along_k if k_major else along_k
@@ -143,14 +147,15 @@ def fill(
     chunks = tile.k * tile.width // tile.lanes
     index = add(TID, mul(Var(f"f{tag}"), i32(threads))) if threads > 1 else Var(f"f{tag}")
     chunk = Let(f"c{tag}", index)
-    if not tile.k_major:
-        per_row = tile.k // tile.lanes
-        across, k = floordiv(chunk.var, i32(per_row)), mul(mod(chunk.var, i32(per_row)), i32(tile.lanes))
-    elif tile.along_k:
-        k, across = mod(chunk.var, i32(tile.k)), floordiv(chunk.var, i32(tile.k))
-    else:
-        per_row = tile.width // tile.lanes
-        k, across = floordiv(chunk.var, i32(per_row)), mul(mod(chunk.var, i32(per_row)), i32(tile.lanes))
+    per_row = tile.k if tile.along_k and tile.k_major else (tile.width if tile.k_major else tile.k) // tile.lanes
+    row, column = floordiv(chunk.var, i32(per_row)), mod(chunk.var, i32(per_row))
+    if threads > 32 and threads % per_row == 0:
+        # a thread of a GPU stays in its column: its rounds differ by a constant
+        row = add(floordiv(TID, i32(per_row)), mul(Var(f"f{tag}"), i32(threads // per_row)))
+        column = mod(TID, i32(per_row))
+    across, k = row, mul(column, i32(tile.lanes))
+    if tile.k_major and not tile.along_k:
+        across, k = k, across
     k_let, across_let = Let(f"k{tag}", k), Let(f"x{tag}", across)
     where = tile.at(slot, k_let.var, across_let.var)
     guard: Expr | None = None
