@@ -320,7 +320,9 @@ def _min_blocks(problem: Contraction, caps: Capabilities, c: Columns) -> int:
     threads = int(c["n"][0] * c["m"][0])
     registers = -(-int(_registers(caps, problem, c)[0]) // 8) * 8
     smem = int(_smem(problem, caps, c)[0]) + SMEM_RESERVED
-    held = min(SM_REGISTERS // (registers * threads), (caps.smem_bytes + SMEM_RESERVED) // smem, SM_THREADS // threads)
+    # each of the four parts of a multiprocessor has a quarter of the registers, and holds whole warps
+    warps = SM_REGISTERS // 4 // (32 * registers) * 4
+    held = min(warps * 32 // threads, (caps.smem_bytes + SMEM_RESERVED) // smem, SM_THREADS // threads)
     return held if held > 1 else 0
 
 
