@@ -6,7 +6,7 @@ a shared-memory ring of k steps. Rows and whole vectors beyond the edge are read
 are never stored); the end of the k axis is a loop of its own with step one.
 
 On a GPU a ring's tile is shared out so that few shared-memory accesses feed many products. The lanes of a warp are four
-rows by eight columns of threads, numbered as in ``warp_places``. Where the a tile's rows run along k, a thread's rows
+rows by eight columns of threads, numbered as ``warp_places`` says. Where the a tile's rows run along k, a thread's rows
 are ``y + i * m``: the four rows that a warp reads at once then lie one padded row apart, in different banks.
 """
 
@@ -27,15 +27,12 @@ from emmy.ir.expr import (
     call,
     cast,
     ceil_div,
-    floordiv,
     i32,
     minimum,
-    mod,
     mul,
     sub,
 )
 from emmy.ir.kernel import (
-    TID,
     TX,
     TY,
     Atomic,
@@ -53,7 +50,7 @@ from emmy.ir.pipeline import Acquire, Commit, Fill, Release, Ring, Wait
 from emmy.ir.plan import Plan
 from emmy.passes.contraction import Contraction
 from emmy.passes.lower.access import Point
-from emmy.passes.lower.staging import PAD, StagedTile, fill, staged_tile
+from emmy.passes.lower.staging import PAD, THREAD_X, THREAD_Y, StagedTile, fill, staged_tile, warp_places
 from emmy.passes.lower.tile import TileLowering, loads_of
 
 FINAL_THREADS = 64
@@ -106,7 +103,7 @@ class _Lowering(TileLowering):
         self.tiles = self.operand_tiles() if leaf.depth else None
         self.warped = bool(leaf.depth) and not leaf.cpu and leaf.n % 8 == 0 and leaf.m % 4 == 0
         self.spread = self.tiles is not None and not leaf.cpu and not self.tiles[0].k_major
-        self.x, self.y = (Var("thread_x"), Var("thread_y")) if self.warped else (TX, TY)
+        self.x, self.y = (THREAD_X, THREAD_Y) if self.warped else (TX, TY)
 
     def final_shape(self) -> tuple[int, int]:
         threads = self.leaf.n if self.leaf.cpu else FINAL_THREADS
@@ -119,7 +116,7 @@ class _Lowering(TileLowering):
         split = leaf.split > 1
         body: list[Stmt] = []
         env = self.block_env(body)
-        body += self.warp_places()
+        body += warp_places(leaf.n) if self.warped else []
         acc = RegArray("acc", self.dtype, (leaf.fm, leaf.fn // leaf.lanes), leaf.lanes, init=0)
         body.append(acc)
         body += self.edge_lets()
@@ -160,28 +157,6 @@ class _Lowering(TileLowering):
         if not self.divides(self.n, leaf.block_n):
             out.append(Let("n_last", sub(sub(self.n.extent, i32(leaf.lanes)), Var("n0"))))
         return out
-
-    def warp_places(self) -> list[Stmt]:
-        """Lets for a thread's place (x, y) in the block, where it is not the thread's own index.
-
-        A 128-bit shared-memory access is served a half warp at a time, in one go if the half's lanes read 128 bytes
-        in all and lanes i and i ^ 1, or i and i ^ 2, read the same. So bits 0 and 2 of a lane's number are its row,
-        bits 1, 3 and 4 its column: an access to a takes two goes, and so does one to b. With rows of sixteen threads
-        it is two and four.
-        """
-        leaf = self.leaf
-        if not self.warped:
-            return []
-        lane, warp = Let("lane", mod(TID, i32(32))), Let("warp", floordiv(TID, i32(32)))
-        across = leaf.n // 8
-        x = add(mod(floordiv(lane.var, i32(2)), i32(2)), mul(floordiv(lane.var, i32(8)), i32(2)))
-        y = add(mod(lane.var, i32(2)), mul(mod(floordiv(lane.var, i32(4)), i32(2)), i32(2)))
-        return [
-            lane,
-            warp,
-            Let("thread_x", add(mul(mod(warp.var, i32(across)), i32(8)), x)),
-            Let("thread_y", add(mul(floordiv(warp.var, i32(across)), i32(4)), y)),
-        ]
 
     def row(self, i: int) -> Expr:
         """Row i of the thread's fragment, inside the tile."""

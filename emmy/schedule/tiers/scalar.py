@@ -159,7 +159,7 @@ class ScalarTier(Tier):
         """
         plain = product(n=(8, 16, 32), m=(4, 8), fn=(1, 2, 4), fm=(1, 2, 4), k=(4, 8), depth=(0,), transport=(0,),
                         split=(1, 2, 4, 8), atomic=(0, 1), group=(0,))  # fmt: skip
-        through = product(n=(16,), m=(8, 16), fn=(2, 4, 8), fm=(4, 8), k=(16,), depth=(1, 2), transport=(1,),
+        through = product(n=(16,), m=(8, 16), fn=(2, 4, 8), fm=(4, 8), k=(8, 16), depth=(1, 2), transport=(1,),
                           split=(1, 2, 4), atomic=(0, 1), group=(0,))  # fmt: skip
         if "async" not in caps.transports:
             wide = product(n=(8, 16, 32), m=(4, 8, 16), fn=(4, 8), fm=(1, 2, 4, 8), k=(8, 16, 32), depth=(1, 2),
