@@ -20,6 +20,11 @@ class MapKernel(RowKernel):
     def step_elements(self) -> int:
         return self.leaf.threads * self.leaf.vec
 
+    @property
+    def block(self) -> tuple[int, int]:
+        """Threads of a block: those of a step. Rows are steps here, taken one after the other."""
+        return (self.leaf.threads, 1)
+
     def steps_a_row(self) -> Expr:
         return ceil_div(self.program.columns[-1].extent, self.step_elements)
 
