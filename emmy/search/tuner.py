@@ -323,7 +323,7 @@ class Tuner:
             yield _Drawn(leaf, knobs, variant, held, reply_of(held) if held is not None else None), None
 
     def _still_holds(self, search: Search, variants: Mapping[int, Variant], known: Mapping[str, Measurement]) -> bool:
-        """Whether a search that was not lowered again came as far as it did, its finalists of the code that was measured.
+        """Whether a search that was not lowered again came as far as it did, with finalists of the measured code.
 
         Another prior asks in another order, and another space may lack the leaves that were measured.
         """
