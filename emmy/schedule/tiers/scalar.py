@@ -179,6 +179,8 @@ class ScalarTier(Tier):
         if m <= 128 or n <= 128:
             low = [(1, 4), (2, 4), (4, 1), (4, 2), (8, 1), (8, 2)]
             parts.append(paired(threads, low, steps, split=(1, 2, 4, 8, 16), group=(0,), **rest))
+        # the tiles of recorded goldens: what a golden holds has to be within the search's reach
+        parts.append(paired([(16, 8), (32, 8)], [(2, 4), (4, 8)], [(64, 2), (64, 3)], split=(1,), group=(0,), **rest))
         return concat([*parts, through, plain])
 
     @staticmethod
