@@ -27,7 +27,7 @@ QUICK_LOOKS = 2
 """Looks of the quick group: on two busy cores (2026-11-30) a third, 8 s a shape, decided next to nothing."""
 
 QUICK_ROUNDS = 3
-"""Rounds a process of the quick group's A/Bs. The interval comes from process means; six rounds took twice as long."""
+"""Rounds a process of the quick group's A/Bs. The interval comes from process means."""
 
 
 @dataclass(frozen=True, slots=True)

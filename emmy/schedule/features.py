@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from emmy.schedule.tiers.base import Columns
-
 
 @dataclass(frozen=True, slots=True)
 class Feature:
@@ -80,17 +78,6 @@ NAMES: tuple[str, ...] = tuple(FEATURES)
 _PLACE = {name: place for place, name in enumerate(NAMES)}
 
 
-def register(*rows: Feature) -> None:
-    """Adds features; their order is the order of registration. Raises ValueError for a name that is taken."""
-    global NAMES
-    for row in rows:
-        if row.name in FEATURES:
-            raise ValueError(f"feature {row.name} is defined twice")
-        FEATURES[row.name] = row
-        _PLACE[row.name] = len(_PLACE)
-    NAMES = tuple(FEATURES)
-
-
 def matrix(count: int, values: Mapping[str, NDArray[np.float64] | float]) -> NDArray[np.float32]:
     """The (count, features) matrix of one tier's values, in table order; log features transformed.
 
@@ -104,4 +91,4 @@ def matrix(count: int, values: Mapping[str, NDArray[np.float64] | float]) -> NDA
     return out
 
 
-__all__ = ["FEATURES", "NAMES", "Columns", "Feature", "matrix", "register"]
+__all__ = ["FEATURES", "NAMES", "Feature", "matrix"]
