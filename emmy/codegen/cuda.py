@@ -160,7 +160,8 @@ class CudaPrinter(Printer):
 
     def signature(self) -> str:
         bounds = str(self.kernel.threads) + (f", {self.kernel.min_blocks}" if self.kernel.min_blocks else "")
-        head = f'extern "C" __global__ void __launch_bounds__({bounds}) {self.kernel.name}(\n    '
+        cluster = f"__cluster_dims__(1, 1, {self.kernel.cluster}) " if self.kernel.cluster > 1 else ""
+        head = f'extern "C" __global__ void {cluster}__launch_bounds__({bounds}) {self.kernel.name}(\n    '
         return head + ",\n    ".join(self.parameter(p) for p in self.kernel.params) + ")"
 
     def open_shared(self) -> None:

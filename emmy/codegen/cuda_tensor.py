@@ -1,4 +1,4 @@
-"""CUDA text of the tensor tiers: fragments, asynchronous copies, mbarriers, roles and warpgroup atoms, as inline PTX.
+"""CUDA text of what is inline PTX: fragments, asynchronous copies, mbarriers, roles, warpgroup atoms, clusters.
 
 A fragment of 16-bit elements is held as 32-bit registers of two elements each; one of float32 as one float an element.
 """
@@ -11,7 +11,7 @@ from emmy.codegen.text import CannotPrint, indices
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Expr, Pack, Reg
 from emmy.ir.fragment import ATOMS, Fragments, LdMatrix, Mma
-from emmy.ir.kernel import Kernel, RegSet, Stmt, TensorMapParam
+from emmy.ir.kernel import ClusterBarrier, Kernel, PeerStore, RegSet, Stmt, TensorMapParam
 from emmy.ir.pipeline import (
     AsyncFence,
     BarrierArrive,
@@ -34,6 +34,11 @@ from emmy.ir.pipeline import (
 )
 
 _USES_SHARED = ("emmy_copy_async", "emmy_barrier_", "emmy_matrix")
+_CLUSTER = {
+    "arrive": ("barrier.cluster.arrive.relaxed.aligned;",),
+    "wait": ("barrier.cluster.wait.acquire.aligned;",),
+    "sync": ("barrier.cluster.arrive.release.aligned;", "barrier.cluster.wait.acquire.aligned;"),
+}
 _MODES = {0: 0, 128: 1, 64: 2, 32: 3}
 
 
@@ -91,6 +96,11 @@ class TensorPrinter(CudaPrinter):
                 self.line(f'asm volatile("wgmma.wait_group.sync.aligned {pending};" ::: "memory");')
             case Wgmma():
                 self.wgmma(stmt)
+            case ClusterBarrier(phase):
+                for instruction in _CLUSTER[phase]:
+                    self.line(f'asm volatile("{instruction}" ::: "memory");')
+            case PeerStore():
+                self.peer_store(stmt)
             case SetRegisters(count, up):
                 self.line(f'asm volatile("setmaxnreg.{"inc" if up else "dec"}.sync.aligned.u32 {count};");')
             case Roles():
@@ -217,6 +227,22 @@ class TensorPrinter(CudaPrinter):
                 self.line(f"{self.use('emmy_barrier_arrive')}({at});")
             case BarrierWait(_, _, parity):
                 self.line(f"{self.use('emmy_barrier_wait')}({at}, {self.text(parity)});")
+
+    def peer_store(self, stmt: PeerStore) -> None:
+        self.share(*stmt.exprs)
+        lanes = stmt.value.lanes
+        match stmt.value:
+            case Pack(values):
+                parts = [self.stored(value, stmt.dtype) for value in values]
+            case value if lanes == 1:
+                parts = [self.stored(value, stmt.dtype)]
+            case value:
+                parts = [self.lane(value, k) for k in range(lanes)]
+        self.use("emmy_shared")
+        helper = f"emmy_peer_store_x{lanes}"
+        self.helper(helper, lambda: ptx.peer_store(helper, lanes))
+        operands = [self.address(stmt.buffer, stmt.offset), self.text(stmt.rank), *parts]
+        self.guarded(stmt.guard, f"{helper}({', '.join(operands)});")
 
     # --------------------------------------------------------------------------------------------------- warpgroup
 

@@ -439,4 +439,6 @@ def scalar_constant(value: Number, dtype: DType) -> str:
 
 def emit(kernel: Kernel) -> str:
     """OpenCL C text of an expanded and legalised kernel. Raises CannotPrint for what passes should have removed."""
+    if kernel.cluster > 1:
+        raise CannotPrint(f"{kernel.name}: OpenCL has no clusters of blocks", found=kernel.cluster)
     return OpenCLPrinter(kernel).emit()

@@ -1,4 +1,4 @@
-"""Device functions that hold the inline PTX of copies, mbarriers, descriptors and packed pairs, by name."""
+"""Device functions that hold the inline PTX of copies, mbarriers, descriptors, packed pairs and peers, by name."""
 
 from __future__ import annotations
 
@@ -65,6 +65,19 @@ HELPERS = {
     char opaque[128];
 };""",
 }
+
+
+def peer_store(name: str, lanes: int) -> str:
+    """Function ``name(to, rank, v0, …)``: ``lanes`` floats to where block ``rank`` of the cluster has ``to``."""
+    params = ", ".join(f"float v{k}" for k in range(lanes))
+    inputs = ", ".join(f'"f"(v{k})' for k in range(lanes))
+    places = ", ".join(f"%{k + 1}" for k in range(lanes))
+    vector, held = (f".v{lanes}", f"{{{places}}}") if lanes > 1 else ("", places)
+    return f"""{_INLINE} void {name}(float* to, unsigned rank, {params}) {{
+    unsigned at;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(emmy_shared(to)), "r"(rank));
+    asm volatile("st.shared::cluster{vector}.f32 [%0], {held};" ::"r"(at), {inputs} : "memory");
+}}"""
 
 
 def ldmatrix(name: str, count: int, trans: str) -> str:

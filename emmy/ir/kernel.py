@@ -12,6 +12,8 @@ warp, described by an atom, a role and a layout). Register arrays are indexed by
              | Store(buffer, offset, value, guard)    value.lanes consecutive elements
              | Atomic(op, buffer, offset, value, guard)
              | Barrier(scope) | Comment(text)
+             | ClusterBarrier(phase)                  CUDA, sm_90 and later: the blocks of a cluster
+             | PeerStore(buffer, offset, rank, value, guard)  into a shared array of another block of the cluster
              | Combine(...)                           a monoid over the threads of a group; expanded late
              | ShuffleXor(name, value, mask)          what expansion makes of a Combine inside a warp
 
@@ -273,6 +275,41 @@ class Barrier(Stmt):
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterBarrier(Stmt):
+    """All threads of the cluster wait for each other; every thread of every block of the cluster reaches it.
+
+    ``phase``: ``arrive`` (the thread says that it is here, and orders no memory), ``wait`` (it goes on when all have
+    arrived) or ``sync`` (both, and all see each other's shared writes, those of PeerStore too). An arrive and its wait
+    stand in one list of statements, with no other barrier of the cluster between.
+    """
+
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeerStore(Stmt):
+    """Writes ``value.lanes`` (1, 2 or 4) consecutive float32 elements of a shared array of block ``rank`` (int32).
+
+    ``buffer``: the shared array, or a view of it, as this block names it. ``rank``: of the block in the cluster, its
+    own included. The block must be known to have started (a barrier of the cluster), and nothing orders the write
+    before the cluster's next ``sync``. ``guard`` and ``aligned`` as in Store.
+    """
+
+    buffer: str
+    offset: Expr
+    rank: Expr
+    value: Expr
+    dtype: DType
+    guard: Expr | None = None
+    aligned: bool = False
+
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        tail = () if self.guard is None else (self.guard,)
+        return (self.offset, self.rank, self.value, *tail)
+
+
+@dataclass(frozen=True, slots=True)
 class ShuffleXor(Stmt):
     """``name`` = the ``value`` of the thread of the same warp whose lane differs by ``mask``; CUDA only."""
 
@@ -314,7 +351,11 @@ class Combine(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel. ``block``: threads (x, y). ``min_blocks``: blocks an SM should hold (``__launch_bounds__``)."""
+    """A kernel. ``block``: threads (x, y). ``min_blocks``: blocks an SM should hold (``__launch_bounds__``).
+
+    ``cluster``: so many blocks, neighbours in z, form a cluster: they run at the same time and reach each other's
+    shared memory. A block's rank in its cluster is ``bz % cluster``; the grid's z extent is a multiple of ``cluster``.
+    """
 
     name: str
     params: tuple[Param, ...]
@@ -322,6 +363,7 @@ class Kernel:
     body: tuple[Stmt, ...]
     shared: tuple[Shared, ...] = ()
     min_blocks: int = 0
+    cluster: int = 1
 
     @property
     def threads(self) -> int:
@@ -344,7 +386,7 @@ def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
             yield from statements(inner)
 
 
-_WORDS = frozenset(("text", "unroll", "op", "scope", "monoid", "dtype", "transport", "atom", "role", "major"))
+_WORDS = frozenset(("text", "unroll", "op", "scope", "phase", "monoid", "dtype", "transport", "atom", "role", "major"))
 """Text fields of statements that are words of the grammar, not names of things."""
 
 

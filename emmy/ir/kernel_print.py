@@ -11,6 +11,7 @@ from emmy.ir.kernel import (
     Atomic,
     Barrier,
     BufferParam,
+    ClusterBarrier,
     Combine,
     Comment,
     For,
@@ -19,6 +20,7 @@ from emmy.ir.kernel import (
     Let,
     Operand,
     Param,
+    PeerStore,
     RegArray,
     RegSet,
     ScalarParam,
@@ -62,6 +64,11 @@ def head(stmt: Stmt) -> str:
             return f"atomic {op} {buffer}[{show(offset)}], {show(value)}{_if(guard)}"
         case Barrier():
             return f"barrier {stmt.scope}" + (f" {stmt.id} of {stmt.threads}" if stmt.scope == "named" else "")
+        case ClusterBarrier(phase):
+            return f"barrier cluster {phase}"
+        case PeerStore(buffer, offset, rank, value, _, guard, aligned):
+            width = (f":{value.lanes}" if value.lanes > 1 else "") + (" aligned" if aligned else "")
+            return f"store {buffer}[{show(offset)}]{width} of block {show(rank)} = {show(value)}{_if(guard)}"
         case ShuffleXor(name, value, mask):
             return f"let {name}: {_type(value)} = shuffle_xor({show(value)}, {mask})"
         case Combine(monoid, regs, group, scratch):
@@ -104,7 +111,8 @@ def lines(kernel: Kernel) -> Iterator[str]:
     """The printed form, line by line."""
     x, y = kernel.block
     bounds = f" min_blocks {kernel.min_blocks}" if kernel.min_blocks else ""
-    yield f"kernel {kernel.name} block {x}x{y} shared {kernel.smem_bytes} B{bounds}"
+    cluster = f" cluster {kernel.cluster}" if kernel.cluster > 1 else ""
+    yield f"kernel {kernel.name} block {x}x{y} shared {kernel.smem_bytes} B{bounds}{cluster}"
     for param in kernel.params:
         yield f"  {_param(param)}"
     for array in kernel.shared:

@@ -13,11 +13,13 @@ from emmy.ir.kernel import (
     Atomic,
     Barrier,
     BufferParam,
+    ClusterBarrier,
     Combine,
     For,
     If,
     Kernel,
     Let,
+    PeerStore,
     RegArray,
     RegSet,
     ScalarParam,
@@ -27,6 +29,7 @@ from emmy.ir.kernel import (
     Store,
     TensorMapParam,
     View,
+    statements,
 )
 from emmy.ir.kernel_print import head
 from emmy.ir.monoid import MONOIDS
@@ -45,6 +48,8 @@ from emmy.ir.pipeline import (
 from emmy.ir.scalar import FUNCTIONS
 
 MAX_THREADS, REGISTERS_OF_SM, MAX_LANES = 1024, 65536, 16
+CLUSTERS = (1, 2, 4, 8)
+"""Sizes of clusters that a launch needs no attribute for."""
 
 
 class MalformedKernel(EmmyError):
@@ -93,6 +98,7 @@ class _Verifier:
         self.require(
             0 < kernel.threads <= MAX_THREADS, "block size", found=kernel.threads, expected=f"1 … {MAX_THREADS}"
         )
+        self.require(kernel.cluster in CLUSTERS, "cluster size", found=kernel.cluster, expected=CLUSTERS)
         for param in kernel.params:
             match param:
                 case BufferParam(name, dtype):
@@ -109,6 +115,7 @@ class _Verifier:
         for stmt in stmts:
             self.stmt = stmt
             self.check(stmt, scope)
+        self.cluster_barriers(stmts)
 
     # -------------------------------------------------------------------------------------------------- statements
 
@@ -151,6 +158,17 @@ class _Verifier:
             case Barrier(kind):
                 self.require(kind in ("block", "warp", "named"), f"no barrier of scope {kind}")
                 self.require(kind != "block" or not scope.role, "a barrier of the block inside a role")
+            case ClusterBarrier(phase):
+                self.require(phase in ("arrive", "wait", "sync"), f"no phase {phase} of a barrier of the cluster")
+                self.require(self.kernel.cluster > 1, "a barrier of the cluster in a kernel without clusters")
+                self.require(not scope.role, "a barrier of the cluster inside a role")
+            case PeerStore(buffer, offset, rank, value, dtype, guard):
+                self.require(self.kernel.cluster > 1, "a store to a peer in a kernel without clusters")
+                self.access(buffer, dtype, offset, value.lanes, guard, scope)
+                self.buffer(buffer, scope, "shared")
+                self.scalar_int(rank, "rank")
+                whole = dtype == value.dtype == DType.F32 and value.lanes in (1, 2, 4)
+                self.require(whole, "a store to a peer is of 1, 2 or 4 float32", found=(value.dtype.value, value.lanes))
             case Combine():
                 self.combine(stmt, scope)
             case LdMatrix() | Mma() | Wgmma():
@@ -159,6 +177,20 @@ class _Verifier:
                 self.pipeline(stmt, scope)
             case Roles(roles):
                 self.roles(roles, scope)
+
+    def cluster_barriers(self, stmts: tuple[Stmt, ...]) -> None:
+        """An arrive and its wait stand in one list of statements, with no other barrier of the cluster between."""
+        arrived = False
+        for stmt in stmts:
+            if not isinstance(stmt, ClusterBarrier):
+                inside = any(isinstance(inner, ClusterBarrier) for body in stmt.bodies for inner in statements(body))
+                self.stmt = stmt
+                self.require(not (arrived and inside), "a barrier of the cluster between an arrive and its wait")
+                continue
+            self.stmt = stmt
+            self.require(arrived == (stmt.phase == "wait"), "barriers of the cluster pair an arrive with a wait")
+            arrived = stmt.phase == "arrive"
+        self.require(not arrived, "an arrival at a barrier of the cluster that is not waited for")
 
     def define(self, name: str, scope: _Scope) -> None:
         known = name in scope.values or name in scope.buffers or name in scope.arrays

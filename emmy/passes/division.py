@@ -5,6 +5,8 @@ Divisions by powers of two become shifts and masks whatever the sign.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from emmy.ir.expr import Call, Const, Expr, Var, call, transform
 from emmy.ir.kernel import THREAD_VARS, For, Kernel, Let, ScalarParam, Stmt, rewrite
 
@@ -55,4 +57,4 @@ def plain_divisions(kernel: Kernel) -> Kernel:
             out.append(new)
         return tuple(out)
 
-    return Kernel(kernel.name, kernel.params, kernel.block, visit(kernel.body), kernel.shared, kernel.min_blocks)
+    return replace(kernel, body=visit(kernel.body))

@@ -6,11 +6,11 @@ aligned access of up to 16 bytes stays one access: it is read into a name of its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from emmy.ir.expr import Call, Const, Expr, Lane, Mem, Pack, Reg, Splat, Var, call, i32, rebuild
 from emmy.ir.fragment import Fragments, LdMatrix, Mma
-from emmy.ir.kernel import If, Kernel, Let, RegArray, RegSet, ShuffleXor, Stmt, Store, rewrite
+from emmy.ir.kernel import If, Kernel, Let, PeerStore, RegArray, RegSet, ShuffleXor, Stmt, Store, rewrite
 from emmy.ir.pipeline import Wgmma
 from emmy.passes.division import plain_divisions
 
@@ -36,7 +36,7 @@ def legalize(kernel: Kernel, language: str, vector_width: int | None = None) -> 
         widths = Widths(min(widths.arithmetic, vector_width), widths.access_bytes)
     kernel = plain_divisions(kernel)
     body = _Splitter(widths).body(kernel.body)
-    return Kernel(kernel.name, kernel.params, kernel.block, body, kernel.shared, kernel.min_blocks)
+    return replace(kernel, body=body)
 
 
 class _Splitter:
@@ -90,7 +90,7 @@ class _Splitter:
                 made = [ShuffleXor(f"{name}_{k}", part, mask) for k, part in enumerate(self.parts(value))]
                 self.vectors[name] = tuple(shuffle.var for shuffle in made)
                 return list(made)
-            case Store() if self.wide(stmt.value):
+            case Store() | PeerStore() if self.wide(stmt.value):
                 return self.store(stmt)
         return [self.rewritten(stmt)]
 
@@ -104,7 +104,9 @@ class _Splitter:
         self.before = needed
         return new
 
-    def store(self, stmt: Store) -> list[Stmt]:
+    def store(self, stmt: Store | PeerStore) -> list[Stmt]:
+        if isinstance(stmt, PeerStore):
+            stmt = replace(stmt, rank=self.whole(stmt.rank))
         parts = self.parts(stmt.value)
         size = self.chunk(stmt.dtype.nbytes, stmt.value.lanes, stmt.aligned)
         step = size // self.width
@@ -113,7 +115,7 @@ class _Splitter:
         out: list[Stmt] = []
         for first in range(0, len(parts), step):
             value = _joined(parts[first : first + step], stmt.dtype)
-            out.append(Store(stmt.buffer, offset + first * self.width, value, stmt.dtype, None, stmt.aligned))
+            out.append(replace(stmt, offset=offset + first * self.width, value=value, guard=None))
         if guard is None:
             return out
         return [If(guard, tuple(out))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from emmy.errors import EmmyError
 from emmy.ir.expr import Expr, Mem, Var, call, i32, lt, select, transform
@@ -39,7 +40,7 @@ def expand_combine(kernel: Kernel, *, shuffles: bool) -> Kernel:
                 out.append(rewrite(stmt, lambda e: e, expand))
         return tuple(out)
 
-    return Kernel(kernel.name, kernel.params, kernel.block, expand(kernel.body), kernel.shared, kernel.min_blocks)
+    return replace(kernel, body=expand(kernel.body))
 
 
 def _expand(kernel: Kernel, stmt: Combine, names: Names, shuffles: bool) -> Iterator[Stmt]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from emmy.errors import EmmyError
 from emmy.ir.expr import Const, Expr, Mem, Reg, Var, rebuild
@@ -64,8 +64,7 @@ def unroll(kernel: Kernel) -> Kernel:
         return kernel
     taken = {name for stmt in statements(kernel.body) for name in (*stmt.defines, getattr(stmt, "var", ""))
              if isinstance(name, str)}  # fmt: skip
-    return Kernel(kernel.name, kernel.params, kernel.block, tuple(_run(kernel.body, Scope(), taken)), kernel.shared,
-                  kernel.min_blocks)  # fmt: skip
+    return replace(kernel, body=tuple(_run(kernel.body, Scope(), taken)))
 
 
 def _run(body: tuple[Stmt, ...], scope: Scope, taken: set[str]) -> Iterator[Stmt]:
