@@ -36,6 +36,7 @@ class Filled(Protocol):
     @property
     def leaf(self) -> FilledLeaf: ...
     def divides(self, axis: Axis, size: int) -> bool: ...
+    def whole_steps(self) -> int | None: ...
     def let(self, name: str, value: Expr) -> Expr: ...
     def slot(self, step: Expr) -> Expr: ...
     def place(
@@ -51,8 +52,7 @@ class Filler:
         self.start, self.stop, self.steps = start, stop, steps
         self.views: list[Stmt] = []
         self.opened: set[str] = set()
-        whole = isinstance(start, Const) and isinstance(stop, Const) and (stop.value - start.value) % self.leaf.k == 0
-        self.whole = whole
+        self.whole = lowering.whole_steps() is not None
 
     def fill(self, step: Expr, tag: str) -> tuple[list[Stmt], list[Stmt]]:
         """(statements that begin the fill of ``step``, statements that end it). Beyond the last step, zeros.

@@ -119,7 +119,7 @@ def staged_tile(
     """
     plain = isinstance(factor, Load)
     loads = [factor] if isinstance(factor, Load) else _loads(factor)
-    dtype = memory.tensors[factor.tensor].dtype if isinstance(factor, Load) else factor.dtype.compute
+    dtype = staged_dtype(memory, factor)
     strides = [(memory.stride(load, across.name), memory.stride(load, k_axis.name)) for load in loads]
     along_k = all(k_stride is not None and is_const(k_stride, 1) for _, k_stride in strides)
     contiguous = all(stride is not None and (is_const(stride, 1) or is_const(stride, 0)) for stride, _ in strides)
@@ -132,6 +132,11 @@ def staged_tile(
         while lanes > 1 and (row % lanes or not _aligned(memory, factor, row_axis, lanes)):
             lanes //= 2
     return StagedTile(name, factor, dtype, across, k_axis, k, width, row + pad, along_k, lanes, k_major)
+
+
+def staged_dtype(memory: Memory, factor: Expr) -> DType:
+    """The type a factor is staged in: a tensor's own, or that of the prologue's result."""
+    return memory.tensors[factor.tensor].dtype if isinstance(factor, Load) else factor.dtype.compute
 
 
 def _loads(expr: Expr) -> list[Load]:
@@ -151,41 +156,74 @@ def _aligned(memory: Memory, load: Load, across: Axis, lanes: int) -> bool:
     return all(isinstance(s, Const) and s.value % lanes == 0 for s in strides)
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one thread copies of a tile: the element (or vector) at (across, k), and in each later round the one
+    ``across_step`` and ``k_step`` further on. Indices inside the tile; one of the steps is zero."""
+
+    across: Var
+    k: Var
+    lets: tuple[Let, Let]
+    across_step: int
+    k_step: int
+
+
+def share(tile: StagedTile, threads: int) -> Share | None:
+    """The thread's share of a tile on a GPU, by names bound once; None where its column changes between rounds."""
+    per_row = _per_row(tile)
+    if threads <= 32 or threads % per_row:
+        return None
+    row, column = floordiv(TID, i32(per_row)), mul(mod(TID, i32(per_row)), i32(tile.lanes))
+    swapped = tile.k_major and not tile.along_k
+    across, k = Let(f"{tile.name}_x", column if swapped else row), Let(f"{tile.name}_k", row if swapped else column)
+    step = threads // per_row
+    return Share(across.var, k.var, (across, k), 0 if swapped else step, step if swapped else 0)
+
+
+def _per_row(tile: StagedTile) -> int:
+    """Pieces that a row has, along the axis that is contiguous in memory."""
+    return tile.k if tile.along_k and tile.k_major else (tile.width if tile.k_major else tile.k) // tile.lanes
+
+
 def fill(
     tile: StagedTile,
     memory: Memory,
     threads: int,
     slot: Expr,
-    point: Callable[[Expr, Expr], Point],
+    mine: Share | None,
+    point: Callable[[Expr, Expr, Expr, Expr], Point],
     limits: tuple[Expr | None, Expr | None],
     tag: str,
     transport: str,
 ) -> list[Stmt]:
     """Copies one tile into the slot starting at ``slot``.
 
-    point(across, k): where the factor is evaluated, from indices inside the tile and the step. limits: number of valid
-    indices along across and along k (inside the tile), None where all are valid.
+    mine: the thread's share; None: pieces are dealt out one by one. point(across, k, across_here, k_here): where the
+    factor is evaluated, from indices inside the tile, whole and without the thread's share of them. limits: number of
+    valid indices along across and along k (inside the tile), None where all are valid.
     """  # fmt: skip
     chunks = tile.k * tile.width // tile.lanes
-    index = add(TID, mul(Var(f"f{tag}"), i32(threads))) if threads > 1 else Var(f"f{tag}")
-    chunk = Let(f"c{tag}", index)
-    per_row = tile.k if tile.along_k and tile.k_major else (tile.width if tile.k_major else tile.k) // tile.lanes
-    row, column = floordiv(chunk.var, i32(per_row)), mod(chunk.var, i32(per_row))
-    if threads > 32 and threads % per_row == 0:
-        # a thread of a GPU stays in its column: its rounds differ by a constant
-        row = add(floordiv(TID, i32(per_row)), mul(Var(f"f{tag}"), i32(threads // per_row)))
-        column = mod(TID, i32(per_row))
-    across, k = row, mul(column, i32(tile.lanes))
-    if tile.k_major and not tile.along_k:
-        across, k = k, across
-    k_let, across_let = Let(f"k{tag}", k), Let(f"x{tag}", across)
+    turn = Var(f"f{tag}")
+    index = add(TID, mul(turn, i32(threads))) if threads > 1 else turn
+    if mine is not None:
+        across_here, k_here = mul(turn, i32(mine.across_step)), mul(turn, i32(mine.k_step))
+        k_let, across_let = Let(f"k{tag}", add(mine.k, k_here)), Let(f"x{tag}", add(mine.across, across_here))
+        body: list[Stmt] = [k_let, across_let]
+    else:
+        chunk = Let(f"c{tag}", index)
+        per_row = _per_row(tile)
+        across, k = floordiv(chunk.var, i32(per_row)), mul(mod(chunk.var, i32(per_row)), i32(tile.lanes))
+        if tile.k_major and not tile.along_k:
+            across, k = k, across
+        k_let, across_let = Let(f"k{tag}", k), Let(f"x{tag}", across)
+        across_here, k_here = across_let.var, k_let.var
+        body = [chunk, k_let, across_let]
     where = tile.at(slot, k_let.var, across_let.var)
     guard: Expr | None = None
     for limit, index_in_tile in zip(limits, (across_let.var, k_let.var), strict=True):
         if limit is not None:
             guard = both(guard, call("lt", index_in_tile, limit))
-    at = point(across_let.var, k_let.var)
-    body: list[Stmt] = [chunk, k_let, across_let]
+    at = point(across_let.var, k_let.var, across_here, k_here)
     value: Expr
     if isinstance(tile.factor, Load):
         if transport == "sync":

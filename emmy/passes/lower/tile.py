@@ -172,11 +172,20 @@ class TileLowering:
             rest = call("floordiv", rest, axis.extent)
         return env
 
+    def whole_steps(self) -> int | None:
+        """Steps of every block's k range, where all are whole and their number is known; else None."""
+        extent, step = self.k.extent, self.tile.k * self.tile.split
+        return int(extent.value) // step if isinstance(extent, Const) and extent.value % step == 0 else None
+
     def k_range(self, body: list[Stmt]) -> tuple[Expr, Expr]:
         """First and one past the last k of this block; parts are multiples of the k step."""
         extent = self.k.extent
         if self.tile.split == 1:
             return i32(0), extent
+        if (steps := self.whole_steps()) is not None:
+            begin = Let("k_begin", mul(Var("part"), i32(steps * self.tile.k)))
+            body.append(begin)
+            return begin.var, add(begin.var, i32(steps * self.tile.k))
         share = mul(ceil_div(ceil_div(extent, self.tile.split), self.tile.k), i32(self.tile.k))
         start = Let("k_begin", minimum(mul(Var("part"), share), extent))
         stop = Let("k_end", minimum(add(start.var, share), extent))

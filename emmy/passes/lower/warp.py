@@ -133,7 +133,8 @@ class _Lowering(TileLowering):
         """
         leaf = self.leaf
         self.memory.views.clear()
-        steps = Let("steps", ceil_div(sub(stop, start), leaf.k))
+        known = self.whole_steps()
+        steps = Let("steps", ceil_div(sub(stop, start), leaf.k) if known is None else i32(known))
         count = steps.value if isinstance(steps.value, Const) else steps.var
         filler = Filler(self, env, start, stop, count)
         step = Var("step")
