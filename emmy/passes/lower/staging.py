@@ -31,7 +31,7 @@ from emmy.ir.expr import (
     mul,
     select,
 )
-from emmy.ir.kernel import TID, For, If, Let, Shared, Stmt, Store
+from emmy.ir.kernel import TID, For, If, Let, Shared, Stmt, Store, View
 from emmy.ir.nest import Axis
 from emmy.ir.pipeline import Copy
 from emmy.passes.lower.access import Memory, Point
@@ -209,6 +209,8 @@ def fill(
         across_here, k_here = mul(turn, i32(mine.across_step)), mul(turn, i32(mine.k_step))
         k_let, across_let = Let(f"k{tag}", add(mine.k, k_here)), Let(f"x{tag}", add(mine.across, across_here))
         body: list[Stmt] = [k_let, across_let]
+        target, where = f"{tile.name}_to", tile.at(i32(0), k_here, across_here)
+        opened: list[Stmt] = [View(target, tile.name, cast(tile.at(slot, mine.k, mine.across), DType.I64), tile.dtype)]
     else:
         chunk = Let(f"c{tag}", index)
         per_row = _per_row(tile)
@@ -218,7 +220,7 @@ def fill(
         k_let, across_let = Let(f"k{tag}", k), Let(f"x{tag}", across)
         across_here, k_here = across_let.var, k_let.var
         body = [chunk, k_let, across_let]
-    where = tile.at(slot, k_let.var, across_let.var)
+        target, where, opened = tile.name, tile.at(slot, k_let.var, across_let.var), []
     guard: Expr | None = None
     for limit, index_in_tile in zip(limits, (across_let.var, k_let.var), strict=True):
         if limit is not None:
@@ -228,17 +230,17 @@ def fill(
     if isinstance(tile.factor, Load):
         if transport == "sync":
             value = memory.mem(tile.factor, at.guarded(guard), tile.lanes)
-            body.append(Store(tile.name, where, value, tile.dtype, aligned=tile.pitch % tile.lanes == 0))
-            return _rounds(body, index, chunks, threads, tag)
+            body.append(Store(target, where, value, tile.dtype, aligned=tile.pitch % tile.lanes == 0))
+            return opened + _rounds(body, index, chunks, threads, tag)
         source = memory.mem(tile.factor, at, tile.lanes)
         carried = "async" if tile.lanes * tile.dtype.nbytes >= 4 else "sync"
-        body.append(Copy(tile.name, where, source.buffer, source.offset, tile.lanes, tile.dtype, guard, carried))
+        body.append(Copy(target, where, source.buffer, source.offset, tile.lanes, tile.dtype, guard, carried))
     else:
         value = cast(memory.value(tile.factor, at.guarded(guard)), tile.dtype)
         if guard is not None:
             value = select(guard, value, Const(0, tile.dtype))
-        body.append(Store(tile.name, where, value, tile.dtype))
-    return _rounds(body, index, chunks, threads, tag)
+        body.append(Store(target, where, value, tile.dtype))
+    return opened + _rounds(body, index, chunks, threads, tag)
 
 
 def _rounds(body: list[Stmt], index: Expr, chunks: int, threads: int, tag: str) -> list[Stmt]:
