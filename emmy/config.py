@@ -104,6 +104,14 @@ def _path(text: str) -> Path:
     return Path(text).expanduser().absolute()
 
 
+def _creatable(text: str) -> Path:
+    path = _path(text)
+    nearest = next(folder for folder in path.parents if os.path.lexists(folder))
+    if not nearest.is_dir():
+        raise ValueError(text)
+    return path
+
+
 @dataclass(frozen=True, slots=True)
 class Variable:
     """One EMMY_* variable: the `Settings` field it sets, how its text is read, what a valid text looks like."""
@@ -117,7 +125,14 @@ class Variable:
 
 
 VARIABLES: tuple[Variable, ...] = (
-    Variable("EMMY_TUNE_DB", "tune_db", _path, "a file path", None, "tune store (default: _tune/emmy.duckdb)"),
+    Variable(
+        "EMMY_TUNE_DB",
+        "tune_db",
+        _creatable,
+        "a path, none of whose folders is a file",
+        None,
+        "tune store (default: _tune/emmy.duckdb)",
+    ),
     Variable("EMMY_ONLINE_FILE", "online_file", _path, "a file path", None, "online prior (default: beside the store)"),
     Variable(
         "EMMY_OFFLINE_FILE", "offline_file", _path, "a file path", None, "offline prior (default: the shipped one)"

@@ -72,6 +72,14 @@ def test_a_bad_variable_is_named_with_what_was_found_and_expected(name: str, tex
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize("below", ["emmy.duckdb", "a/b/emmy.duckdb"])
+def test_a_store_below_a_file_is_refused(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(InputError, match=r"EMMY_TUNE_DB: found .*file/.*expected a path, none of whose folders"):
+        config.load({"EMMY_TUNE_DB": str(tmp_path / "file" / below)})
+    assert config.load({"EMMY_TUNE_DB": str(tmp_path / below)}).tune_db == tmp_path / below
+
+
 @pytest.mark.parametrize("variable", config.VARIABLES, ids=lambda variable: variable.name)
 def test_an_empty_variable_counts_as_not_set(variable: config.Variable) -> None:
     assert config.load({variable.name: " "}) == config.load({})

@@ -55,6 +55,20 @@ def test_a_bad_variable_is_named(
     assert "'abc'" in message
 
 
+@pytest.mark.parametrize("below", ["emmy.duckdb", "folder/emmy.duckdb"])
+@pytest.mark.parametrize("args", [("tune", "-c", SNIPPET), ("run", "-c", SNIPPET), ("eval", "variants"), ("fit",)])
+def test_a_store_below_a_file_is_bad_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, below: str, args: Sequence[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("kept")
+    monkeypatch.setenv("EMMY_TUNE_DB", str(file / below))
+    message = refused(capsys, *args)
+    assert "EMMY_TUNE_DB" in message
+    assert str(file / below) in message
+    assert file.read_text() == "kept"
+
+
 def test_an_unknown_golden_lists_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     message = refused(capsys, "tune", "--golden", "square.521")
     assert "square.512" in message
