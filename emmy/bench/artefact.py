@@ -170,7 +170,7 @@ def build_artefact(
             )
             ready = prepare(kernel, language)
             source, names = printed(ready, language), names_of(ready)
-            kernels[kernel.name] = KernelSpec(kernel.name, source, kernel.block, kernel.smem_bytes, args, names)
+            kernels[kernel.name] = KernelSpec(kernel.name, source, kernel.block, ready.smem_bytes, args, names)
     sizes = ({s.name: s.hint for s in plan.symbols}, *extra_sizes)
     cases = tuple(_case_at(plan, values) for values in sizes)
     flops, bytes_min = plan.flops, plan.bytes_min

@@ -1,4 +1,4 @@
-"""From kernel IR to source text: expand, legalise, print."""
+"""From kernel IR to source text: expand, legalise, prune, print."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from emmy.ir.kernel_verify import verify
 from emmy.ir.plan import Plan
 from emmy.passes.expand import expand
 from emmy.passes.legalize import legalize
+from emmy.passes.prune import prune
 
 PRINTERS = {"opencl": opencl.emit, "cuda": cuda_tensor.emit}
 
@@ -22,9 +23,9 @@ def render(kernel: Kernel, language: str, vector_width: int | None = None) -> st
 
 
 def prepare(kernel: Kernel, language: str, vector_width: int | None = None) -> Kernel:
-    """``kernel`` verified, expanded and legalised: what ``printed`` takes. Raises as ``render`` does."""
+    """``kernel`` verified, expanded, legalised and pruned: what ``printed`` takes. Raises as ``render`` does."""
     verify(kernel)
-    return legalize(expand(kernel, language), language, vector_width)
+    return prune(legalize(expand(kernel, language), language, vector_width))
 
 
 def printed(kernel: Kernel, language: str) -> str:

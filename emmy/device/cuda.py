@@ -383,10 +383,14 @@ def memset(cp: Any, buffer: Buffer, bits: int, width: int, stream: int) -> None:
     cp.cuda.runtime.memsetAsync(buffer.pointer, repeated[0], buffer.nbytes, stream)
 
 
+_PTXAS = re.compile(r"^ptxas\b[^\n]*?(?:(\(C\d{4}\)[^\n]*)|\bwarning\s*:\s*([^\n]*))", re.MULTILINE)
+
+
 def warnings(log: str) -> tuple[str, ...]:
-    """ptxas warnings of a log (``C7508: …``), each once."""
-    found = re.findall(r"\(?C7\d{3}\)?[^\n]*|warning[^\n]*", log)
-    return tuple(dict.fromkeys(text.strip() for text in found))[:8]
+    """What ptxas warned of (``(C7508) Potential Performance Loss: …``), each once. It gives a code to losses of
+    performance that it calls information. What the front end says of the source is no part of it."""
+    found = (coded or plain for coded, plain in _PTXAS.findall(log))
+    return tuple(dict.fromkeys(text.strip("\0 ") for text in found))[:8]
 
 
 def _first_error(log: str) -> str:

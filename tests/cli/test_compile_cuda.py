@@ -33,6 +33,7 @@ def test_sass_is_headed_by_registers_spills_and_shared_memory(capsys: pytest.Cap
     words = r"// k_matmul_\w+ for sm_90a: \d+ registers, \d+ bytes spilled, \d+ bytes of shared memory, \d+ threads"
     assert re.fullmatch(words, head), head
     assert any("EXIT" in line for line in body)
+    assert not any(line.startswith("// ptxas") for line in body)
 
 
 def test_a_missing_disassembler_names_what_to_install(

@@ -15,6 +15,7 @@ from emmy.ir.kernel_print import text
 from emmy.ir.kernel_verify import verify
 from emmy.passes.expand import expand
 from emmy.passes.legalize import legalize
+from emmy.passes.prune import prune
 from tests.codegen.compilers import require_nvrtc, run_opencl
 from tests.codegen.expected import expect
 from tests.codegen.samples import SAMPLES
@@ -37,7 +38,8 @@ def test_late_passes_keep_the_meaning(name: str) -> None:
     for language in ("opencl", "cuda"):
         late = expand(kernel, language)
         verify(late)
-        for version in (late, legalize(late, language)):
+        ready = legalize(late, language)
+        for version in (late, ready, prune(ready)):
             _, _, got = SAMPLES[name]()
             run_kernel(version, grid, got)
             close(got, wanted)
@@ -67,7 +69,9 @@ def test_cuda_compiles(name: str) -> None:
     require_nvrtc()
     kernel, _, _ = SAMPLES[name]()
     for arch in ("sm_80", "sm_120"):
-        assert compile_cuda(render(kernel, "cuda"), arch).cubin
+        result = compile_cuda(render(kernel, "cuda"), arch)
+        assert result.cubin
+        assert not result.log.strip("\0\n "), "no warnings"
 
 
 def test_matmul_is_right() -> None:
