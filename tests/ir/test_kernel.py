@@ -14,11 +14,13 @@ from emmy.ir.kernel import (
     TX,
     Barrier,
     BufferParam,
+    ClusterBarrier,
     Combine,
     For,
     If,
     Kernel,
     Let,
+    PeerStore,
     RegArray,
     RegSet,
     ScalarParam,
@@ -47,7 +49,15 @@ def kernel(*body: Stmt, shared: tuple[Shared, ...] = (), threads: int = 64) -> K
 
 
 X = Mem("x", TX, DType.F32)
-HALVES = Shared("tile", DType.F16, 96)
+HALVES, FLOATS = Shared("tile", DType.F16, 96), Shared("tile", DType.F32, 96)
+
+
+def clustered(*body: Stmt, size: int = 4) -> Kernel:
+    return replace(kernel(*body, shared=(FLOATS,)), cluster=size)
+
+
+ARRIVE, WAIT, SYNC = ClusterBarrier("arrive"), ClusterBarrier("wait"), ClusterBarrier("sync")
+TO_PEER = PeerStore("tile", TX, i32(1), X, DType.F32)
 
 BROKEN: dict[str, tuple[Kernel, str]] = {
     "unknown name": (kernel(Store("y", Var("q"), X, DType.F32)), "unknown name q"),
@@ -88,6 +98,22 @@ BROKEN: dict[str, tuple[Kernel, str]] = {
                          Wgmma("wgmma_m64n8k16_f16_f32", Reg("c", (), DType.F32, 4),
                                *(Matrix("tile", i32(0), "k", 128, 1024),) * 2), shared=(HALVES,)), "1024 bytes"),
     "threads": (kernel(threads=2048), "block size"),
+    "cluster of three": (clustered(size=3), "cluster size"),
+    "cluster of sixteen": (clustered(size=16), "cluster size"),
+    "no cluster to wait for": (kernel(SYNC), "a barrier of the cluster in a kernel without clusters"),
+    "no cluster to store to": (kernel(TO_PEER, shared=(FLOATS,)), "a store to a peer in a kernel without clusters"),
+    "phase": (clustered(ClusterBarrier("leave")), "no phase leave"),
+    "arrival alone": (clustered(ARRIVE), "not waited for"),
+    "wait alone": (clustered(WAIT), "pair an arrive with a wait"),
+    "two arrivals": (clustered(ARRIVE, ARRIVE, WAIT), "pair an arrive with a wait"),
+    "wait in an inner list": (clustered(ARRIVE, If(lt(TX, i32(99)), (WAIT,))), "pair an arrive with a wait"),
+    "sync in between": (clustered(ARRIVE, For("i", i32(0), i32(2), i32(1), (SYNC,)), WAIT), "between an arrive"),
+    "cluster barrier in a role": (clustered(Roles((Role("one", 0, 2, (SYNC,)),))), "cluster inside a role"),
+    "global of a peer": (clustered(PeerStore("y", TX, i32(1), X, DType.F32)), "not in shared memory"),
+    "rank": (clustered(PeerStore("tile", TX, X, X, DType.F32)), "rank"),
+    "lanes of a peer": (clustered(PeerStore("tile", TX * 8, i32(1), Splat(X, 8), DType.F32)), "1, 2 or 4 float32"),
+    "halves of a peer": (replace(kernel(PeerStore("tile", TX, i32(1), Mem("h", TX, DType.F16), DType.F16),
+                                        shared=(HALVES,)), cluster=2), "1, 2 or 4 float32"),
 }  # fmt: skip
 
 
@@ -107,6 +133,21 @@ def test_a_kernel_in_order_passes() -> None:
     verify(good)
     with pytest.raises(MalformedKernel, match="two parameters"):
         verify(replace(good, params=good.params * 2))
+
+
+def test_a_kernel_of_clusters() -> None:
+    store = PeerStore("tile", TX * 4, Var("n"), Splat(X, 4), DType.F32, lt(TX, i32(9)), aligned=True)
+    loop = For("i", i32(0), Var("n"), i32(1), (store, SYNC, TO_PEER, SYNC))
+    good = clustered(ARRIVE, Let("v", X), WAIT, loop, size=2)
+    verify(good)
+    shown = text(good).splitlines()
+    assert shown[0] == "kernel k_small block 64x1 shared 384 B cluster 2"
+    assert [line.strip() for line in shown[6:11]] == [
+        "barrier cluster arrive", "let v: f32 = x[tx]", "barrier cluster wait", "for i in 0 .. n by 1",
+        "store tile[(tx * 4)]:4 aligned of block n = splat4(x[tx]) if (tx < 9)",
+    ]  # fmt: skip
+    renamed = rewrite(SYNC, lambda e: e, lambda b: b, lambda name: f"{name}_1")
+    assert renamed is SYNC, "a phase is a word, not a name"
 
 
 def test_every_statement_has_a_line() -> None:

@@ -14,7 +14,7 @@ import pytest
 from emmy.ir.expr import Expr, call, i32
 from emmy.ir.fragment import Swizzle
 from emmy.ir.interp import KernelFault, TensorMap, run_kernel
-from emmy.ir.kernel import Barrier, For, If, Kernel, Stmt, rewrite, statements
+from emmy.ir.kernel import Barrier, ClusterBarrier, For, If, Kernel, PeerStore, Stmt, rewrite, statements
 from emmy.ir.pipeline import (
     Acquire,
     BarrierArrive,
@@ -84,6 +84,11 @@ def fewer_bytes(stmt: Stmt) -> tuple[Stmt, ...]:
     return (replace(stmt, nbytes=stmt.nbytes - 16),)
 
 
+def next_rank(stmt: Stmt) -> tuple[Stmt, ...]:
+    assert isinstance(stmt, PeerStore)
+    return (replace(stmt, rank=(stmt.rank + 1) % 4),)
+
+
 def count(kernel: Kernel, kind: type[Stmt]) -> int:
     return sum(isinstance(stmt, kind) for stmt in statements(kernel.body))
 
@@ -93,7 +98,7 @@ EXPANDED = {name: expand(program.kernel, "cuda") for name, program in PROGRAMS.i
 DROPPED = {
     "rings": (Acquire, Fill, Commit, Wait, Release),
     "expanded": (Barrier, CopyCommit, CopyWait, BarrierWait, BarrierArrive, BarrierExpect, TensorCopy, WgmmaFence,
-                 WgmmaCommit, WgmmaWait),
+                 WgmmaCommit, WgmmaWait, ClusterBarrier, PeerStore),
 }  # fmt: skip
 
 
@@ -109,6 +114,7 @@ def cases() -> list[tuple[str, str, type[Stmt], int, Change]]:
         out += [(name, "expanded", BarrierWait, nth, shift_parity) for nth in range(count(expanded, BarrierWait))]
         out += [(name, "expanded", CopyWait, nth, one_more_pending) for nth in range(count(expanded, CopyWait))]
         out += [(name, "expanded", BarrierExpect, nth, fewer_bytes) for nth in range(count(expanded, BarrierExpect))]
+        out += [(name, "expanded", PeerStore, nth, next_rank) for nth in range(count(expanded, PeerStore))]
     return out
 
 

@@ -1,4 +1,4 @@
-"""Three hand-built kernels: right at ring level and expanded, verified, printed as expected, compiled by NVRTC."""
+"""Four hand-built kernels: right at ring level and expanded, verified, printed as expected, compiled by NVRTC."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from emmy.ir.kernel_print import text
 from emmy.ir.kernel_verify import verify
 from emmy.passes.expand import expand
 from emmy.passes.legalize import legalize
+from emmy.passes.prune import prune
 from tests.codegen.compilers import require_nvrtc
 from tests.codegen.expected import expect
-from tests.programs import attention, mma_matmul, wgmma_matmul
+from tests.programs import attention, cluster_sum, mma_matmul, wgmma_matmul
 
 EXPECTED = Path(__file__).parent / "expected"
 Half = np.float16
@@ -66,21 +67,30 @@ def attention_case() -> tuple[tuple[int, ...], dict[str, Any], str, Any]:
     return (-(-s // attention.ROWS), heads), args, "out", oracle
 
 
+def cluster_case() -> tuple[tuple[int, ...], dict[str, Any], str, Any]:
+    n, k = 300, 37
+    x = draw(k, n).astype(np.float32)
+    return cluster_sum.grid(n), {"x": x, "y": np.full(n, np.nan, np.float32)}, "y", x.astype(np.float64).sum(0)
+
+
 PROGRAMS = {
     "mma_matmul": Program(mma_matmul.matmul(72, 80), ("sm_80", "sm_90a", "sm_120"), mma_case, 1e-4),
     "wgmma_matmul": Program(wgmma_matmul.matmul(136, 320), ("sm_90a",), wgmma_case, 2e-4),
     "attention": Program(attention.attention(), ("sm_80", "sm_90a"), attention_case, 2e-3),
+    "cluster_sum": Program(cluster_sum.column_sum(300, 37), ("sm_90", "sm_90a", "sm_120"), cluster_case, 1e-5),
 }
 
 
-@pytest.mark.parametrize("stage", ["rings", "expanded", "legalized"])
+@pytest.mark.parametrize("stage", ["rings", "expanded", "legalized", "pruned"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_matches_the_oracle(name: str, stage: str) -> None:
     program = PROGRAMS[name]
     kernel = program.kernel if stage == "rings" else expand(program.kernel, "cuda")
     verify(kernel)
-    if stage == "legalized":
+    if stage in ("legalized", "pruned"):
         kernel = legalize(kernel, "cuda")
+    if stage == "pruned":
+        kernel = prune(kernel)
     grid, args, out, oracle = program.case()
     run_kernel(kernel, grid, args)
     np.testing.assert_allclose(args[out].astype(np.float64), oracle, atol=program.tolerance, rtol=program.tolerance)

@@ -1,4 +1,4 @@
-"""The state of one block while it runs: memories, clocks, and strands of execution with their masks and names."""
+"""The state of a cluster's blocks while they run: memories, clocks, strands of execution with their masks and names."""
 
 from __future__ import annotations
 
@@ -50,9 +50,34 @@ class Block:
         """Rises with everything that may let a waiting strand go on."""
         self.state: dict[Any, Any] = {}
         """Rings by name, mbarriers by (array, index)."""
+        self.cluster: Cluster | None = None
+        self.rank = 0
+        """In the cluster."""
+        self.arrivals = 0
+        """At barriers of the cluster."""
+        self.arrived = False
+        """At a barrier of the cluster that it has not waited for."""
 
     def progress(self) -> None:
         self.version += 1
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Blocks, by rank, that run at the same time and write into each other's shared memory."""
+
+    blocks: list[Block]
+    phases: list[str] = field(default_factory=list)
+    """Of the barriers that some block has arrived at: ``arrive`` or ``sync``."""
+    epoch: int = 0
+    """Barriers so far that ordered memory."""
+    stored: tuple[int, Strand, Stmt] | None = None
+    """The last store to a peer, and the epoch it fell into."""
+
+    @property
+    def passed(self) -> int:
+        """Barriers that every block has arrived at."""
+        return min(block.arrivals for block in self.blocks)
 
 
 @dataclass(slots=True)
@@ -156,12 +181,27 @@ class Strand:
         self.note_read(memory, tids, index)
         return memory.values[index].astype(INTERNAL[memory.dtype])
 
+    def touch(self, memory: Memory, tids: Array, index: Array, verb: str) -> None:
+        """An access that races with what peers have written since the cluster's last sync. Raises DataRace."""
+        cluster = self.block.cluster
+        if memory.peers is None or cluster is None:
+            return
+        spread = np.repeat(tids, index.shape[1])
+        found = memory.peers.touch(cluster.epoch, index.reshape(-1), spread)
+        if found is not None:
+            element, thread, writer = found
+            by = f"written by block {writer // self.block.threads} of the cluster"
+            raise self.fault(DataRace, f"thread {thread} {verb} element {element} of {memory.name}, {by} with no sync "
+                             f"of the cluster between")  # fmt: skip
+
     def note_read(self, memory: Memory, tids: Array, index: Array) -> None:
+        self.touch(memory, tids, index, "reads")
         if memory.accesses is not None and self.block.clocks is not None:
             spread = np.repeat(tids, index.shape[1])
             self.race(memory, memory.accesses.read(self.block.clocks, index.reshape(-1), spread), "reads")
 
     def note_write(self, memory: Memory, tids: Array, index: Array, *, atomic: bool = False) -> None:
+        self.touch(memory, tids, index, "writes")
         if memory.accesses is not None and self.block.clocks is not None:
             spread = np.repeat(tids, index.shape[1])
             found = memory.accesses.write(self.block.clocks, index.reshape(-1), spread, atomic=atomic)

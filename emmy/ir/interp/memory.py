@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from emmy.ir.dtype import DType
 from emmy.ir.interp.errors import Misuse
-from emmy.ir.interp.races import Accesses
+from emmy.ir.interp.races import Accesses, PeerAccesses
 from emmy.ir.scalar import numpy_dtype, round_bf16
 
 Array = NDArray[Any]
@@ -35,6 +35,8 @@ class Memory:
         self.unfenced: NDArray[np.bool_] | None = np.zeros(values.size, dtype=bool) if shared else None
         """Written by threads, and not yet made visible to the copy engine and to warpgroup atoms."""
         self.accesses = Accesses(values.size) if shared and races else None
+        self.peers: PeerAccesses | None = None
+        """Kept for the shared arrays of a cluster."""
 
     def stored(self, values: Array) -> Array:
         """``values`` rounded to the storage type."""

@@ -55,6 +55,7 @@ class Delivery:
 
     def appear(self, strand: Strand, writer: int | None = None) -> None:
         """The data are there now. ``writer``: the copy engine; None: the threads that issued the copy."""
+        strand.touch(self.memory, self.tids, self.index, "has copied")
         self.memory.values[self.index] = self.memory.stored(self.values)
         if self.memory.poison is not None:
             self.memory.poison[self.index] = False

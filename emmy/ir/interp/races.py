@@ -4,6 +4,9 @@ Every thread has a clock for every thread (and one for the asynchronous copy eng
 those who take part. An access races when the last access of another thread to the same element is not in the clock of
 the thread that makes it. The scheme is that of Flanagan and Freund, FastTrack (PLDI 2009), with reads kept in a log
 that the next write to an element empties.
+
+Between the blocks of a cluster only the cluster's barriers order memory, all of it and for all. They are counted: two
+accesses of different blocks to an element race when they fall between the same two.
 """
 
 from __future__ import annotations
@@ -60,7 +63,7 @@ class Accesses:
 
     def write(self, clocks: Clocks, index: Ints, tids: Ints, *, atomic: bool = False) -> tuple[int, int, int] | None:
         """Records a write. Returns (element, writer, other thread) of a race, or None."""
-        race = self._twice(index, tids) if not atomic else None
+        race = _twice(index, tids) if not atomic else None
         race = race or self._unordered(clocks, index, tids, atomic=atomic) or self._unread(clocks, index, tids)
         self.writer[index] = tids
         self.clock[index] = clocks.own(tids)
@@ -94,11 +97,39 @@ class Accesses:
         self.reads = [(where[keep], readers[keep], when[keep])]
         return _first(bad, where, writer, readers)
 
-    @staticmethod
-    def _twice(index: Ints, tids: Ints) -> tuple[int, int, int] | None:
-        order = np.argsort(index, kind="stable")
-        same = (index[order][1:] == index[order][:-1]) & (tids[order][1:] != tids[order][:-1])
-        return _first(same, index[order][1:], tids[order][1:], tids[order][:-1])
+
+class PeerAccesses:
+    """When one shared array was touched by its own block and by its peers, in barriers of the cluster passed before."""
+
+    def __init__(self, elements: int) -> None:
+        self.own = np.full(elements, -1, dtype=np.int64)
+        self.peers = np.full(elements, -1, dtype=np.int64)
+        self.writer = np.full(elements, -1, dtype=np.int64)
+
+    def touch(self, epoch: int, index: Ints, tids: Ints) -> tuple[int, int, int] | None:
+        """An access by threads of the own block. Returns (element, thread, writer) of a race, or None."""
+        race = _first(self.peers[index] == epoch, index, tids, self.writer[index])
+        self.own[index] = epoch
+        return race
+
+    def store(self, epoch: int, index: Ints, writers: Ints) -> tuple[int, int, int] | None:
+        """A write by ``writers``, threads of other blocks numbered across the cluster.
+
+        Returns (element, writer, other) of a race, or None; other is -1 for the own block.
+        """
+        before = np.where(self.own[index] == epoch, -1, self.writer[index])
+        bad = (self.own[index] == epoch) | ((self.peers[index] == epoch) & (before != writers))
+        race = _twice(index, writers) or _first(bad, index, writers, before)
+        self.peers[index] = epoch
+        self.writer[index] = writers
+        return race
+
+
+def _twice(index: Ints, tids: Ints) -> tuple[int, int, int] | None:
+    """(element, thread, other thread) of an element that two threads write at once, or None."""
+    order = np.argsort(index, kind="stable")
+    same = (index[order][1:] == index[order][:-1]) & (tids[order][1:] != tids[order][:-1])
+    return _first(same, index[order][1:], tids[order][1:], tids[order][:-1])
 
 
 def _first(bad: NDArray[np.bool_], index: Ints, one: Ints, other: Ints) -> tuple[int, int, int] | None:
