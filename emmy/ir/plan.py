@@ -43,7 +43,7 @@ class Memset:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Runs ``kernel`` on ``grid`` blocks (x, y, z: index expressions over symbols).
+    """Runs ``kernel`` on ``grid`` blocks (x, y, z: index expressions over symbols; z in whole clusters).
 
     ``args``: the plan's buffer, symbol or tensor map name bound to each kernel parameter, in order.
     """
@@ -101,5 +101,6 @@ def text(plan: Plan) -> str:
         else:
             grid = ", ".join(show(e) for e in step.grid)
             block = "x".join(str(n) for n in step.kernel.block)
+            block += f", cluster {step.kernel.cluster}" if step.kernel.cluster > 1 else ""
             out.append(f"  launch {step.kernel.name}<grid ({grid}), block {block}>({', '.join(step.args)})")
     return "\n".join(out) + "\n"

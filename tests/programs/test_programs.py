@@ -12,15 +12,21 @@ import pytest
 
 from emmy.codegen import render
 from emmy.codegen.nvrtc import compile_cuda
+from emmy.ir.dtype import DType
+from emmy.ir.expr import i32
 from emmy.ir.interp import TensorMap, run_kernel
 from emmy.ir.kernel import Kernel
 from emmy.ir.kernel_print import text
 from emmy.ir.kernel_verify import verify
+from emmy.ir.nest import Tensor
+from emmy.ir.plan import Launch, Plan
+from emmy.ir.plan import text as plan_text
 from emmy.passes.expand import expand
 from emmy.passes.legalize import legalize
 from emmy.passes.prune import prune
 from tests.codegen.compilers import require_nvrtc
 from tests.codegen.expected import expect
+from tests.passes.plans import interpret
 from tests.programs import attention, cluster_sum, mma_matmul, wgmma_matmul
 
 EXPECTED = Path(__file__).parent / "expected"
@@ -111,6 +117,17 @@ def test_nvrtc_compiles(name: str) -> None:
         result = compile_cuda(render(PROGRAMS[name].kernel, "cuda"), arch)
         assert result.cubin[:4] == b"\x7fELF"
         assert not result.log, "no warnings"
+
+
+def test_a_plan_of_clusters() -> None:
+    n, k = 300, 37
+    x, y = Tensor("x", (i32(k), i32(n)), DType.F32), Tensor("y", (i32(n),), DType.F32)
+    across, _, cluster = cluster_sum.grid(n)
+    launch = Launch(cluster_sum.column_sum(n, k), (i32(across), i32(1), i32(cluster)), ("x", "y"))
+    plan = Plan("sums", (), (x,), (y,), (), (launch,))
+    assert "launch k_cluster_sum<grid (2, 1, 4), block 64x1, cluster 4>(x, y)" in plan_text(plan)
+    _, args, out, oracle = cluster_case()
+    np.testing.assert_allclose(interpret(plan, {"x": args["x"]}, {})[out], oracle, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("m", [1, 64, 65])
