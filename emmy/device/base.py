@@ -31,7 +31,7 @@ class Capabilities:
     peak_bytes: memory bandwidth, bytes a second; 0 unknown.
     cache_bytes_s: bandwidth of the fastest cache a whole problem can live in, bytes a second; 0 unknown.
     atoms: names of the warp and warpgroup atoms. transports: ring transports (``sync``, ``async``, ``tma``).
-    fp64, atomics_f32: whether the device has them.
+    fp64, atomics_f32: whether the device has them. cluster: most blocks that form a cluster; 1: none.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Capabilities:
     fp64: bool = True
     atomics_f32: bool = False
     regimes: tuple[str, ...] = ("O3",)
+    cluster: int = 1
 
     def vector_lanes(self, nbytes: int) -> int:
         """Elements of ``nbytes`` bytes in the widest vector value."""

@@ -23,7 +23,7 @@ class Target:
     """What differs between targets.
 
     smem: bytes a block may opt in to. llc, memory: bytes. flops: float32 peak; tensor: dense float16 peak with float16
-    accumulate.
+    accumulate. cluster: most blocks of a cluster on every GPU of the kind.
     """
 
     board: str
@@ -37,6 +37,7 @@ class Target:
     cache_bytes_s: float
     atoms: tuple[str, ...]
     transports: tuple[str, ...]
+    cluster: int = 1
 
 
 TARGETS: dict[str, Target] = {
@@ -48,7 +49,7 @@ TARGETS: dict[str, Target] = {
     ),
     "sm_90a": Target(
         "H200", 132, 227 << 10, 60 << 20, 141 << 30, 67e12, 990e12, 4.8e12, 12e12, _MMA + _WGMMA + _WGMMA_F16,
-        ("sync", "async", "tma"),
+        ("sync", "async", "tma"), cluster=8,
     ),
     "sm_120": Target(
         "RTX 5090", 170, 99 << 10, 96 << 20, 32 << 30, 104.8e12, 419e12, 1.792e12, 9e12, _MMA, ("sync", "async", "tma")
@@ -99,4 +100,5 @@ def cuda_target(arch: str) -> Capabilities:
         fp64=True,
         atomics_f32=True,
         regimes=("O1", "O3"),
+        cluster=target.cluster,
     )

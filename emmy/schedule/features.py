@@ -51,6 +51,7 @@ _ROWS = [
     Feature("k_unroll", "elements", "inner steps unrolled", log=True),
     Feature("split", "blocks", "blocks that share a reduce axis", log=True),
     Feature("atomic", "0/1", "partial results joined by atomics"),
+    Feature("cluster", "0/1", "partial results joined inside a cluster"),
     Feature("cooperative", "threads", "threads of a block that share a reduce axis", log=True),
     Feature("barriers", "count", "barriers a block passes", log=True),
     Feature("passes", "count", "passes over the row in memory"),

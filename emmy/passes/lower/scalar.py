@@ -59,6 +59,7 @@ from emmy.ir.pipeline import Acquire, Commit, Fill, Release, Ring, Wait
 from emmy.ir.plan import Plan
 from emmy.passes.contraction import Contraction
 from emmy.passes.lower.access import Point, wide
+from emmy.passes.lower.cluster import Exchange
 from emmy.passes.lower.staging import (
     PAD,
     THREAD_X,
@@ -95,7 +96,7 @@ class ScalarLeaf:
     k: int
     lanes: int
     split: int = 1
-    atomic: bool = False
+    how: str = "k"
     depth: int = 0
     transport: str = "sync"
     group: int = 0
@@ -139,7 +140,8 @@ class _Lowering(TileLowering):
     def tile_kernel(self) -> Kernel:
         leaf = self.leaf
         split = leaf.split > 1
-        body: list[Stmt] = []
+        exchange = self.exchange() if split and leaf.how == "c" else None
+        body: list[Stmt] = [exchange.begin] if exchange is not None else []
         env = self.block_env(body)
         body += warp_places(leaf.n) if self.warped else []
         lanes = 1 if self.alone else leaf.lanes
@@ -159,7 +161,10 @@ class _Lowering(TileLowering):
             body.append(If(inside, tuple(self.accumulate(acc, env, start, stop, ragged=False)),
                            tuple(self.accumulate(acc, env, start, stop, ragged=True))))  # fmt: skip
         reads = self.operand_reads()
-        if split and not leaf.atomic:
+        if exchange is not None:
+            shared += (exchange.shared(),)
+            body += self.join(exchange, acc, env)
+        elif split and leaf.how == "k":
             self.partial()
             writes = ["partial"]
             body += self.store_partial(acc, env)
@@ -167,12 +172,14 @@ class _Lowering(TileLowering):
             writes = [self.region.outputs[0].tensor.name]
             body += self.store_atomic(acc, env)
         else:
+            body += self.store_outputs(self.cells(acc, env))
+        if exchange is not None or not split:
             writes = [o.tensor.name for o in self.region.outputs]
             reads += self.epilogue_reads()
-            body += self.store_outputs(acc, env)
         names = tuple(dict.fromkeys(reads))
         params = self.params(names, tuple(writes))
-        return Kernel(self.name, params, (leaf.n, leaf.m), tuple(body), shared, leaf.min_blocks)
+        cluster = leaf.split if exchange is not None else 1
+        return Kernel(self.name, params, (leaf.n, leaf.m), tuple(body), shared, leaf.min_blocks, cluster)
 
     def edge_lets(self) -> list[Stmt]:
         """The last valid row and vector of the tile, where the tile may cross the edge."""
@@ -484,15 +491,40 @@ class _Lowering(TileLowering):
             out.append(If(fits, tuple(write(reg, point.guarded(guard), guard)), tuple(single)))
         return out
 
-    def store_outputs(self, acc: RegArray, env: dict[str, Expr]) -> list[Stmt]:
+    def store_outputs(self, cells: list[tuple[Expr, Point, Expr | None]]) -> list[Stmt]:
         self.memory.views.clear()
 
         def write(reg: Expr, point: Point, guard: Expr | None) -> list[Stmt]:
             return self.write_cell(reg, point, guard)
 
-        return self.emit(self.cells(acc, env), write)
+        return self.emit(cells, write)
 
     # ------------------------------------------------------------------------------------------------ splits
+
+    def exchange(self) -> Exchange:
+        """How the blocks of a cluster share out a thread's fragment: vectors, by rows."""
+        leaf = self.leaf
+        vectors = leaf.fm * leaf.fn // leaf.lanes
+        return Exchange(leaf.split, leaf.n * leaf.m, leaf.lanes, vectors // leaf.split)
+
+    def join(self, exchange: Exchange, acc: RegArray, env: dict[str, Expr]) -> list[Stmt]:
+        """The sums over the cluster's blocks; each block writes its share of the tile."""
+        leaf, cells = self.leaf, self.cells(acc, env)
+        per_row = leaf.fn // leaf.lanes
+        shares = [cells[rank * exchange.each : (rank + 1) * exchange.each] for rank in range(leaf.split)]
+        out = exchange.send([[value for value, _, _ in own] for own in shares])
+        for rank, own in enumerate(shares):
+            body: list[Stmt] = []
+            for number in range(exchange.each):
+                i, j = divmod(rank * exchange.each + number, per_row)
+                for slot, sent in enumerate(exchange.received(number)):
+                    let = Let(f"sent{i}_{j}_{slot}", sent)
+                    body.append(let)
+                    for lane in range(leaf.lanes):
+                        target = acc.at(i, j * leaf.lanes + lane)
+                        body.append(RegSet(target, add(target, Lane(let.var, lane) if leaf.lanes > 1 else let.var)))
+            out.append(exchange.of_rank(rank, [*body, *self.store_outputs(own)]))
+        return out
 
     def store_partial(self, acc: RegArray, env: dict[str, Expr]) -> list[Stmt]:
         # rows of the workspace are whole 16-byte vectors; OpenCL has vectors of its own

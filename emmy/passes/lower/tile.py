@@ -39,7 +39,10 @@ from emmy.passes.lower.access import Memory, Point, affine, flat_offset, wide
 
 
 class TileLeaf(Protocol):
-    """What the shared parts read of a leaf. k: elements of a k step. group: rows of blocks a group, 0: row-major."""
+    """What the shared parts read of a leaf. k: elements of a k step. group: rows of blocks a group, 0: row-major.
+
+    how: what joins the parts of a split: ``k`` a finalising kernel, ``a`` atomics, ``c`` the blocks of a cluster.
+    """
 
     @property
     def block_m(self) -> int: ...
@@ -50,7 +53,7 @@ class TileLeaf(Protocol):
     @property
     def split(self) -> int: ...
     @property
-    def atomic(self) -> bool: ...
+    def how(self) -> str: ...
     @property
     def group(self) -> int: ...
 
@@ -88,10 +91,10 @@ class TileLowering:
         steps: list[Step] = []
         workspaces: tuple[Workspace, ...] = ()
         kernel = self.tile_kernel()
-        if leaf.split > 1 and leaf.atomic:
+        if leaf.split > 1 and leaf.how == "a":
             steps.append(Memset(region.outputs[0].tensor.name, 0))
             steps.append(Launch(kernel, grid, self.bind(kernel)))
-        elif leaf.split > 1:
+        elif leaf.split > 1 and leaf.how == "k":
             partial = self.partial()
             workspaces = (Workspace(partial.name, self.dtype, partial.elements()),)
             final, final_grid = self.final_kernel(partial)
@@ -100,7 +103,7 @@ class TileLowering:
             steps.append(Launch(kernel, grid, self.bind(kernel)))
         return Plan(
             self.name, region.symbols, region.inputs, tuple(o.tensor for o in region.outputs), workspaces,
-            tuple(steps), knobs, deterministic=not (leaf.split > 1 and leaf.atomic), flops=flops, bytes_min=nbytes,
+            tuple(steps), knobs, deterministic=not (leaf.split > 1 and leaf.how == "a"), flops=flops, bytes_min=nbytes,
         )  # fmt: skip
 
     def bind(self, kernel: Kernel) -> tuple[str, ...]:

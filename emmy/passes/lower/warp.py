@@ -36,10 +36,14 @@ from emmy.ir.pipeline import CopyCommit, CopyWait
 from emmy.ir.plan import Plan
 from emmy.passes.contraction import Contraction
 from emmy.passes.lower.access import Point
+from emmy.passes.lower.cluster import Exchange
 from emmy.passes.lower.fill import Filler
 from emmy.passes.lower.operand import Operand, SwizzledTile, operand_tile, result_tile
 from emmy.passes.lower.tile import TileLowering
-from emmy.passes.lower.warp_leaf import WarpLeaf, operands, stage_dtype
+from emmy.passes.lower.warp_leaf import Rect, WarpLeaf, operands, shares, stage_dtype
+
+Cell = tuple[int, int, tuple[int, ...], Expr, Expr, Expr]
+"""(i, j, registers, value, row, column) of neighbouring columns of an atom; row inside it, column inside the warp's."""
 
 Writer = Callable[[Expr, Point, Expr | None], list[Stmt]]
 
@@ -84,33 +88,83 @@ class _Lowering(TileLowering):
 
     def tile_kernel(self) -> Kernel:
         leaf = self.leaf
-        body: list[Stmt] = []
+        exchange = self.exchange() if leaf.split > 1 and leaf.how == "c" else None
+        body: list[Stmt] = [exchange.begin] if exchange is not None else []
         env = self.block_env(body)
         start, stop = self.k_range(body)
         body += self.main_loop(env, start, stop)
         shared = [tile.shared(leaf.depth) for tile in self.tiles]
         reads = self.operand_reads()
         self.memory.views.clear()
-        if leaf.split > 1 and not leaf.atomic:
+        whole = Rect(range(leaf.fm), range(leaf.fn))
+        if leaf.split > 1 and leaf.how == "k":
             self.partial()
             writes = ["partial"]
-            body += self.each_pair(env, self.write_partial)
-        elif leaf.split > 1:
+            body += self.each_pair(self.accumulators(whole), env, self.write_partial)
+        elif leaf.split > 1 and leaf.how == "a":
             writes = [self.region.outputs[0].tensor.name]
-            body += self.each_pair(env, self.write_atomic)
+            body += self.each_pair(self.accumulators(whole), env, self.write_atomic)
         else:
             writes = [o.tensor.name for o in self.region.outputs]
             reads += self.epilogue_reads()
             staged = stage_dtype(self.p)
-            if staged is None:
-                body += self.each_pair(env, self.write_cell)
-            else:
-                tile = result_tile("turn", staged, self.atom.m, leaf.warp_n)
+            tile = result_tile("turn", staged, self.atom.m, leaf.warp_n) if staged is not None else None
+            if tile is not None:
                 shared.append(tile.shared(2 * leaf.wm * leaf.wn))
-                body += self.turned(tile, env)
+                body += self.turning_place(tile)
+            if exchange is None:
+                body += self.results(self.accumulators(whole), whole, tile, env)
+            else:
+                shared.append(exchange.shared())
+                body += self.join(exchange, tile, env)
         names = tuple(dict.fromkeys(reads))
         params = self.params(names, tuple(writes))
-        return Kernel(self.name, params, (leaf.threads, 1), tuple(body), tuple(shared), leaf.min_blocks)
+        cluster = leaf.split if exchange is not None else 1
+        return Kernel(self.name, params, (leaf.threads, 1), tuple(body), tuple(shared), leaf.min_blocks, cluster)
+
+    def results(
+        self, cells: list[Cell], rect: Rect, tile: SwizzledTile | None, env: dict[str, Expr], tag: str = ""
+    ) -> list[Stmt]:
+        """Epilogue and stores of ``cells``, which are the atoms of ``rect``."""
+        if tile is None:
+            return self.each_pair(cells, env, self.write_cell)
+        return self.turned(cells, rect, tile, env, tag)
+
+    def exchange(self) -> Exchange:
+        """How the blocks of a cluster share out a warp's atoms: four sums a thread and atom."""
+        leaf = self.leaf
+        return Exchange(leaf.split, leaf.threads, 4, leaf.fm * leaf.fn // leaf.split)
+
+    def join(self, exchange: Exchange, tile: SwizzledTile | None, env: dict[str, Expr]) -> list[Stmt]:
+        """The sums over the cluster's blocks; each block writes its share of the tile."""
+        rects = shares(self.leaf.fm, self.leaf.fn, self.leaf.split)
+        assert rects is not None, "the rule cluster_shares_atoms"
+
+        def atom(i: int, j: int) -> Expr:
+            held = self.acc.at(0, i, j)
+            return Pack(tuple(cast(Lane(held, register), DType.F32) for register in range(4)))
+
+        out = exchange.send([[atom(i, j) for i, j in rect.atoms] for rect in rects])
+        for rank, rect in enumerate(rects):
+            body: list[Stmt] = []
+            sums: list[Cell] = []
+            sent: dict[tuple[int, int], list[Expr]] = {}
+            for number, at in enumerate(rect.atoms):
+                lets = [Let(f"sent{at[0]}_{at[1]}_{slot}", v) for slot, v in enumerate(exchange.received(number))]
+                body += lets
+                sent[at] = [let.var for let in lets]
+            for i, j, registers, value, row, col in self.accumulators(rect):
+                lanes = []
+                for lane, register in enumerate(registers):
+                    total: Expr = Lane(value, lane)
+                    for vector in sent[i, j]:
+                        total = add(total, Lane(vector, register))
+                    lanes.append(total)
+                let = Let(f"sum{i}_{j}_{registers[0]}", Pack(tuple(lanes)))
+                body.append(let)
+                sums.append((i, j, registers, let.var, row, col))
+            out.append(exchange.of_rank(rank, [*body, *self.results(sums, rect, tile, env, f"_{rank}")]))
+        return out
 
     def let(self, name: str, value: Expr) -> Expr:
         """``value`` by a name that is bound before the loop."""
@@ -287,17 +341,16 @@ class _Lowering(TileLowering):
 
     # ---------------------------------------------------------------------------------------------- results
 
-    def accumulators(self) -> list[tuple[int, int, Expr, Expr, Expr]]:
-        """(i, j, value, row, column) of every pair of neighbouring columns a thread holds; inside the warp's tile."""
-        out = []
-        for i in range(self.leaf.fm):
-            for j in range(self.leaf.fn):
-                for registers in self.atom.c.rows_of_thread():
-                    tile: Reg = self.acc.at(0, i, j)
-                    value = cast(Pack(tuple(Lane(tile, register) for register in registers)), self.dtype)
-                    row = self.atom.c.row(Var("lane"), registers[0])
-                    col = add(self.atom.c.col(Var("lane"), registers[0]), i32(j * self.atom.n))
-                    out.append((i, j, value, row, col))
+    def accumulators(self, rect: Rect) -> list[Cell]:
+        """Every pair of neighbouring columns that a thread holds of the atoms of ``rect``."""
+        out: list[Cell] = []
+        for i, j in rect.atoms:
+            for registers in self.atom.c.rows_of_thread():
+                tile: Reg = self.acc.at(0, i, j)
+                value = cast(Pack(tuple(Lane(tile, register) for register in registers)), self.dtype)
+                row = self.atom.c.row(Var("lane"), registers[0])
+                col = add(self.atom.c.col(Var("lane"), registers[0]), i32(j * self.atom.n))
+                out.append((i, j, tuple(registers), value, row, col))
         return out
 
     def cell(self, env: dict[str, Expr], row: Expr, col: Expr, lanes: int) -> tuple[Point, Expr | None]:
@@ -309,10 +362,10 @@ class _Lowering(TileLowering):
         full = {**env, self.m.name: at_row, self.n.name: at_col}
         return Point(full, self.n.name if lanes > 1 else "", lanes, guard), guard
 
-    def each_pair(self, env: dict[str, Expr], write: Writer) -> list[Stmt]:
+    def each_pair(self, cells: list[Cell], env: dict[str, Expr], write: Writer) -> list[Stmt]:
         """``write`` for every pair of columns; for single columns where a pair may cross the edge."""
         out: list[Stmt] = []
-        for i, _, value, row, col in self.accumulators():
+        for i, _, _, value, row, col in cells:
             at_row = add(row, i32(i * self.atom.m))
             if self.divides(self.n, 2):
                 point, guard = self.cell(env, at_row, col, 2)
@@ -337,31 +390,36 @@ class _Lowering(TileLowering):
             out.append(Atomic("add", output.tensor.name, offset, one, output.tensor.dtype, guard))
         return out
 
-    def turned(self, tile: SwizzledTile, env: dict[str, Expr]) -> list[Stmt]:
+    def turning_place(self, tile: SwizzledTile) -> list[Stmt]:
+        """A warp's own piece of shared memory, and where a thread's accumulators lie in it.
+
+        Within eight columns the pattern leaves a pair where it is: other columns are an exclusive or away.
+        """
+        own = cast(mul(Var("warp"), i32(2 * tile.elements)), DType.I64)
+        start = tile.at(self.atom.c.row(Var("lane"), 0), self.atom.c.col(Var("lane"), 0))
+        return [View("mine", tile.name, own, tile.dtype), Let("turn_at", start)]
+
+    def turned(
+        self, cells: list[Cell], rect: Rect, tile: SwizzledTile, env: dict[str, Expr], tag: str = ""
+    ) -> list[Stmt]:
         """Results through a warp's own piece of shared memory, one row of atoms at a time, in two halves taken in turn.
 
         A half is written again two rows of atoms later; the barrier of the row between orders that after its reads.
         """
-        leaf = self.leaf
         late = tile.dtype == DType.F32
         lanes = 4 if late else 8
-        out: list[Stmt] = [
-            View("mine", tile.name, cast(mul(Var("warp"), i32(2 * tile.elements)), DType.I64), tile.dtype)
-        ]
+        out: list[Stmt] = []
         output, expr, axes = self.p.epilogue[0]
-        cells = self.accumulators()
-        per_row = leaf.warp_n // lanes
-        # within eight columns the pattern leaves a pair where it is: other columns are an exclusive or away
-        start = Let("turn_at", tile.at(self.atom.c.row(Var("lane"), 0), self.atom.c.col(Var("lane"), 0)))
-        out.append(start)
-        for i in range(leaf.fm):
+        first, start = rect.j.start * self.atom.n, Var("turn_at")
+        per_row = len(rect.j) * self.atom.n // lanes
+        for i in rect.i:
             half = i32(i % 2 * tile.elements)
-            for at, j, value, row, col in cells:
+            for at, j, _, value, row, col in cells:
                 if at != i:
                     continue
                 below = self.atom.m // 2 if row != self.atom.c.row(Var("lane"), 0) else 0
                 panel, inside = divmod(j * self.atom.n, tile.span)
-                place = add(call("bitxor", start.var, i32(inside)), half)
+                place = add(call("bitxor", start, i32(inside)), half)
                 place = add(place, i32(panel * tile.rows * tile.span + below * tile.span))
                 if not late:
                     point, _ = self.cell(env, add(row, i32(i * self.atom.m)), col, 2)
@@ -372,9 +430,10 @@ class _Lowering(TileLowering):
             for number in range(0, total, 32):
                 chunk = add(Var("lane"), i32(number))
                 row, col = floordiv(chunk, i32(per_row)), mul(mod(chunk, i32(per_row)), i32(lanes))
+                col = add(col, i32(first))
                 held = Mem("mine", add(half, tile.at(row, col)), tile.dtype, lanes, aligned=True)
                 point, guard = self.cell(env, add(row, i32(i * self.atom.m)), col, lanes)
-                let = Let(f"held{i}_{number}", held)
+                let = Let(f"held{i}_{number}{tag}", held)
                 if late:
                     stores = self.write_cell(let.var, point, guard)
                 else:

@@ -20,7 +20,8 @@ from emmy.passes.lower.tile import loads_of, vector_fits
 class WarpLeaf:
     """The parameters of one warp leaf: warps wm × wn, atoms a warp fm × fn, ``steps`` atoms a k step, ring, splits.
 
-    min_blocks: blocks that a multiprocessor is to hold (a bound on registers); follows from the others.
+    how: what joins the parts of a split (k, a, c). min_blocks: blocks that a multiprocessor is to hold (a bound on
+    registers); follows from the others.
     """
 
     atom: str
@@ -32,7 +33,7 @@ class WarpLeaf:
     depth: int
     transport: str
     split: int = 1
-    atomic: bool = False
+    how: str = "k"
     group: int = 0
     min_blocks: int = 0
 
@@ -67,6 +68,34 @@ class WarpLeaf:
     @property
     def chains(self) -> int:
         return int(chains(self.fm, self.fn, self.steps))
+
+
+@dataclass(frozen=True, slots=True)
+class Rect:
+    """Accumulator atoms of a warp: rows ``i`` and columns ``j`` of them."""
+
+    i: range
+    j: range
+
+    @property
+    def atoms(self) -> list[tuple[int, int]]:
+        return [(i, j) for i in self.i for j in self.j]
+
+
+def shares(fm: int, fn: int, ranks: int) -> list[Rect] | None:
+    """A warp's atoms shared out over the blocks of a cluster: rows, or parts of a row; None where they do not come out
+    even."""
+    if fm % ranks == 0:
+        each = fm // ranks
+        return [Rect(range(rank * each, (rank + 1) * each), range(fn)) for rank in range(ranks)]
+    parts = ranks // fm
+    if ranks % fm or fn % parts:
+        return None
+    each = fn // parts
+    return [
+        Rect(range(rank // parts, rank // parts + 1), range(rank % parts * each, (rank % parts + 1) * each))
+        for rank in range(ranks)
+    ]
 
 
 def chains(fm: Any, fn: Any, steps: Any) -> Any:

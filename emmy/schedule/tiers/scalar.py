@@ -24,6 +24,7 @@ from emmy.passes.lower.staging import PAD
 from emmy.passes.lower.tile import loads_of
 from emmy.schedule.knobs import OFF, KnobKey, KnobMap, KnobValue, Raster, Reduce, ScalarTile, Split, Stage
 from emmy.schedule.tiers.base import Columns, Rule, Tier, concat, product, rule
+from emmy.schedule.tiers.split import HOWS, peer_bytes
 
 TRANSPORTS = ("", "sync", "async")
 """Codes of the transport column; 0: operands are read straight from memory."""
@@ -113,7 +114,7 @@ def _split_within(problem: Contraction, caps: Capabilities, c: Columns) -> NDArr
 def _atomics(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
     plain = len(problem.epilogue) == 1 and problem.epilogue[0][1] is None
     f32 = problem.epilogue[0][0].tensor.dtype == DType.F32
-    return (c["atomic"] == 0) | ((c["split"] > 1) & bool(caps.atomics_f32 and plain and f32))
+    return (c["how"] != HOWS.index("a")) | ((c["split"] > 1) & bool(caps.atomics_f32 and plain and f32))
 
 
 @rule("split_one_k_axis")
@@ -124,6 +125,22 @@ def _split_one_axis(problem: Contraction, caps: Capabilities, c: Columns) -> NDA
 @rule("staged_in_order")
 def _staged(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
     return (c["depth"] == 0) | (not problem.k_outer)
+
+
+@rule("cluster_on_device")
+def _cluster(p: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # a cluster's blocks are started together: 2, 4 or 8 of them
+    sizes = np.isin(c["split"], (2, 4, 8)) & (c["split"] <= caps.cluster)
+    return (c["how"] != HOWS.index("c")) | sizes
+
+
+@rule("cluster_shares_fragment")
+def _cluster_shares(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # each of its blocks sums as many of a thread's vectors, in float32, out of a ring kernel's registers
+    lanes = lanes_of(c["fn"], caps, problem.comp.dtype)
+    even = (c["fm"] * c["fn"] // lanes) % c["split"] == 0
+    able = problem.comp.dtype.compute == DType.F32
+    return (c["how"] != HOWS.index("c")) | (even & (c["depth"] > 0) & able)
 
 
 @rule("group_within_rows")
@@ -139,7 +156,7 @@ class ScalarTier(Tier):
     o1_valid: ClassVar[bool] = True
     rules: ClassVar[tuple[Rule, ...]] = (
         _threads_fit, _registers_fit, _smem_fits, _transport_offered, _tile_within, _vector_inside, _split_within,
-        _split_one_axis, _staged, _atomics, _group,
+        _split_one_axis, _staged, _atomics, _cluster, _cluster_shares, _group,
     )  # fmt: skip
 
     def match(self, region: Region, caps: Capabilities) -> Contraction:
@@ -158,14 +175,14 @@ class ScalarTier(Tier):
         small M has no choice), and a k step of 64 has the work of two of 32 in twice the shared memory.
         """
         plain = product(n=(8, 16, 32), m=(4, 8), fn=(1, 2, 4), fm=(1, 2, 4), k=(4, 8), depth=(0,), transport=(0,),
-                        split=(1, 2, 4, 8), atomic=(0, 1), group=(0,))  # fmt: skip
+                        split=(1, 2, 4, 8), how=(0, 1), group=(0,))  # fmt: skip
         through = product(n=(16,), m=(8, 16), fn=(2, 4, 8), fm=(4, 8), k=(8, 16), depth=(1, 2), transport=(1,),
-                          split=(1, 2, 4), atomic=(0, 1), group=(0,))  # fmt: skip
+                          split=(1, 2, 4), how=(0, 1), group=(0,))  # fmt: skip
         if "async" not in caps.transports:
             wide = product(n=(8, 16, 32), m=(4, 8, 16), fn=(4, 8), fm=(1, 2, 4, 8), k=(8, 16, 32), depth=(1, 2),
-                           transport=(1,), split=(1, 2, 4, 8), atomic=(0, 1), group=(0, 8))  # fmt: skip
+                           transport=(1,), split=(1, 2, 4, 8), how=(0, 1), group=(0, 8))  # fmt: skip
             return concat([wide, plain])
-        rest = {"transport": (2,), "atomic": (0, 1)}
+        rest = {"transport": (2,), "how": tuple(range(len(HOWS)))}
         if any(atom.startswith("mma") for atom in caps.atoms) and _half(problem):
             # matrix atoms always win: one NVIDIA H200, 2026-11-30, 1024³ float16: 9 us against the 73 us of the best
             # scalar leaf; what stays is for shapes that atoms refuse, and keeps the search from drowning in the rest
@@ -188,8 +205,8 @@ class ScalarTier(Tier):
         """Register tiles on one thread a block, and a few blocks of several work-items: PoCL compiles those slowly, and
         they lose on 2 cores of an AMD EPYC 9004 (512³, 2026-11-30: 2.2 ms of CPU time against 1.5 ms)."""
         fn = sorted({max(1, wide // 2), wide, 2 * wide, 3 * wide, 4 * wide, 6 * wide} | {1, 4})
-        one = {"n": (1,), "m": (1,), "depth": (0,), "transport": (0,), "atomic": (0,)}
-        several = {"n": (1, 2, 4), "m": (4, 8), "fn": (wide, 2 * wide), "split": (1,), "atomic": (0,), "group": (0,)}
+        one = {"n": (1,), "m": (1,), "depth": (0,), "transport": (0,), "how": (0,)}
+        several = {"n": (1, 2, 4), "m": (4, 8), "fn": (wide, 2 * wide), "split": (1,), "how": (0,), "group": (0,)}
         return concat(
             [
                 product(**one, fn=fn, fm=(1, 2, 3, 4, 6, 8, 12), k=(1, 2, 4, 8), split=(1, 2, 4), group=(0, 8, 32)),
@@ -200,7 +217,7 @@ class ScalarTier(Tier):
 
     def knobs(self, problem: Contraction, columns: Columns, row: int) -> KnobMap:
         v = {name: int(column[row]) for name, column in columns.items()}
-        split = Split(v["split"], "a" if v["atomic"] else "k") if v["split"] > 1 else None
+        split = Split(v["split"], HOWS[v["how"]]) if v["split"] > 1 else None
         values: dict[str, KnobValue] = {
             "FUSE": OFF,
             "TILE": ScalarTile(v["n"], v["m"], v["fn"], v["fm"], v["k"]),
@@ -219,8 +236,8 @@ class ScalarTier(Tier):
             raise Refused("scalar_families", found=str(knobs), expected="FUSE and WSPEC off")
         reduce, stage, raster = knobs.get("REDUCE", OFF), knobs.get("STAGE", OFF), knobs.get("RASTER", OFF)
         split = reduce.split if isinstance(reduce, Reduce) else None
-        if isinstance(reduce, Reduce) and (reduce.cooperative is not None or split is None or split.how == "c"):
-            raise Refused("scalar_reduce", found=f"REDUCE={reduce}", expected="'', gNk or gNa")
+        if isinstance(reduce, Reduce) and (reduce.cooperative is not None or split is None):
+            raise Refused("scalar_reduce", found=f"REDUCE={reduce}", expected="'', gNk, gNa or gNc")
         if isinstance(raster, Raster) and (raster.group is None or raster.cluster or raster.persistent):
             raise Refused("scalar_raster", found=f"RASTER={raster}", expected="'' or gN")
         if isinstance(stage, Stage) and stage.transport not in TRANSPORTS:
@@ -230,7 +247,7 @@ class ScalarTier(Tier):
             "n": tile.n, "m": tile.m, "fn": tile.fn, "fm": tile.fm, "k": tile.k,
             "depth": stage.depth if isinstance(stage, Stage) else 0,
             "transport": TRANSPORTS.index(stage.transport) if isinstance(stage, Stage) else 0,
-            "split": split.parts if split else 1, "atomic": int(split is not None and split.how == "a"),
+            "split": split.parts if split else 1, "how": HOWS.index(split.how) if split else 0,
             "group": group or 0,
         }  # fmt: skip
         return {name: np.array([value], dtype=np.int32) for name, value in values.items()}
@@ -241,7 +258,7 @@ class ScalarTier(Tier):
             "cta": c["m"] * c["fm"] * 65536 + c["n"] * c["fn"],
             "warp": c["fm"] * 65536 + c["fn"],
             "k": c["k"],
-            "reduce": c["split"] * 2 + c["atomic"],
+            "reduce": c["split"] * 4 + c["how"],
             "stage": c["depth"] * 4 + c["transport"],
             "raster": c["group"],
         }
@@ -280,12 +297,13 @@ class ScalarTier(Tier):
             "k_step": c["k"],
             "k_unroll": np.where(c["depth"] > 0, 1.0, c["k"]),
             "split": c["split"],
-            "atomic": c["atomic"],
+            "atomic": c["how"] == HOWS.index("a"),
+            "cluster": c["how"] == HOWS.index("c"),
             "barriers": np.where(c["depth"] > 0, steps * np.where(c["depth"] > 1, 1, 2), 0.0),
             "work_thread": c["fm"] * c["fn"] * k / c["split"],
             "grouped": (c["group"] > 0).astype(np.float64),
             "l1_share": np.minimum(4.0, (block_m + block_n) * np.minimum(k, 64) * nbytes / 32768),
-            "launches": 1.0 + (c["split"] > 1),
+            "launches": 1.0 + ((c["split"] > 1) & (c["how"] != HOWS.index("c"))),
         }
 
     def lower(self, problem: Contraction, caps: Capabilities, columns: Columns) -> Plan:
@@ -295,7 +313,7 @@ class ScalarTier(Tier):
         v = {name: int(column[0]) for name, column in columns.items()}
         lanes = int(lanes_of(v["fn"], caps, problem.comp.dtype))
         leaf = ScalarLeaf(
-            v["n"], v["m"], v["fn"], v["fm"], v["k"], lanes, v["split"], bool(v["atomic"]), v["depth"],
+            v["n"], v["m"], v["fn"], v["fm"], v["k"], lanes, v["split"], HOWS[v["how"]], v["depth"],
             TRANSPORTS[v["transport"]], v["group"], caps.kind == "cpu", _min_blocks(problem, caps, columns),
         )  # fmt: skip
         return lower_scalar(problem, leaf, problem.region.name, str(self.knobs(problem, columns, 0)))
@@ -338,4 +356,5 @@ def _smem(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.in
     padding = PAD * k if caps.kind == "cpu" else PAD * np.maximum(rows, k)
     a = (rows * k + padding) * width(problem.a)
     b = (c["n"] * c["fn"]).astype(np.int64) * k * width(problem.b)
-    return np.asarray(np.where(c["depth"] > 0, (a + b) * c["depth"], 0), dtype=np.int64)
+    ring = np.where(c["depth"] > 0, (a + b) * c["depth"], 0)
+    return np.asarray(ring + peer_bytes(c, c["m"] * c["fm"] * c["n"] * c["fn"]), dtype=np.int64)

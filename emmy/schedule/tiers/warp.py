@@ -22,6 +22,7 @@ from emmy.passes.lower.warp_leaf import WarpLeaf, chains, operands, stage_dtype
 from emmy.schedule.knobs import OFF, AtomTile, KnobKey, KnobMap, KnobValue, Raster, Reduce, Split, Stage
 from emmy.schedule.knobs.values import is_fast_math_atom
 from emmy.schedule.tiers.base import Columns, Rule, Tier, concat, product, rule
+from emmy.schedule.tiers.split import HOWS, peer_bytes
 
 MMA = tuple(name for name, atom in ATOMS.items() if not atom.is_wgmma)
 """Codes of the atom column."""
@@ -128,7 +129,23 @@ def _split_fills(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.b
 def _atomics(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
     epilogue = p.contraction.epilogue
     plain = len(epilogue) == 1 and epilogue[0][1] is None and epilogue[0][0].tensor.dtype == DType.F32
-    return (c["atomic"] == 0) | ((c["split"] > 1) & bool(caps.atomics_f32 and plain))
+    return (c["how"] != HOWS.index("a")) | ((c["split"] > 1) & bool(caps.atomics_f32 and plain))
+
+
+@rule("cluster_on_device")
+def _cluster(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # a cluster's blocks are started together: 2, 4 or 8 of them
+    sizes = np.isin(c["split"], (2, 4, 8)) & (c["split"] <= caps.cluster)
+    return (c["how"] != HOWS.index("c")) | sizes
+
+
+@rule("cluster_shares_atoms")
+def _cluster_shares(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # each of its blocks sums as many of a warp's atoms: rows of them, or parts of a row
+    parts = c["split"] // c["fm"]
+    rows = c["fm"] % c["split"] == 0
+    columns = (c["split"] % c["fm"] == 0) & (c["fn"] % np.maximum(parts, 1) == 0)
+    return (c["how"] != HOWS.index("c")) | rows | columns
 
 
 @rule("group_within_rows")
@@ -149,7 +166,8 @@ class WarpTier(Tier):
     name: ClassVar[str] = "warp"
     rules: ClassVar[tuple[Rule, ...]] = (
         _atom, _one_k, _threads_fit, _accumulators_fit, _registers_fit, _smem_fits, _transport_offered, _async_aligned,
-        _ring_depth, _tile_within, _split_within, _split_fills, _atomics, _group, _group_waves,
+        _ring_depth, _tile_within, _split_within, _split_fills, _atomics,
+        _cluster, _cluster_shares, _group, _group_waves,
     )  # fmt: skip
 
     def match(self, region: Region, caps: Capabilities) -> WarpProblem:
@@ -171,7 +189,7 @@ class WarpTier(Tier):
         parts = [
             product(
                 atom=atoms, wm=(wm,), wn=(wn,), fm=(1, 2, 4), fn=(2, 4, 6, 8), k=(2, 4, 8), depth=(depth,),
-                transport=(transport,), split=(1, 2, 3, 4, 8), atomic=(0, 1), group=(0, 4, 8, 16),
+                transport=(transport,), split=(1, 2, 3, 4, 8), how=tuple(range(len(HOWS))), group=(0, 4, 8, 16),
             )
             for wm, wn in WARPS
             for depth, transport in rings
@@ -180,7 +198,7 @@ class WarpTier(Tier):
 
     def knobs(self, problem: WarpProblem, columns: Columns, row: int) -> KnobMap:
         v = {name: int(column[row]) for name, column in columns.items()}
-        split = Split(v["split"], "a" if v["atomic"] else "k") if v["split"] > 1 else None
+        split = Split(v["split"], HOWS[v["how"]]) if v["split"] > 1 else None
         values: dict[str, KnobValue] = {
             "FUSE": OFF,
             "TILE": AtomTile(MMA[v["atom"]], v["wm"], v["wn"], v["fm"], v["fn"], v["k"]),
@@ -199,8 +217,8 @@ class WarpTier(Tier):
             raise Refused("warp_families", found=str(knobs), expected="FUSE and WSPEC off")
         reduce, stage, raster = knobs.get("REDUCE", OFF), knobs.get("STAGE", OFF), knobs.get("RASTER", OFF)
         split = reduce.split if isinstance(reduce, Reduce) else None
-        if isinstance(reduce, Reduce) and (reduce.cooperative is not None or split is None or split.how == "c"):
-            raise Refused("warp_reduce", found=f"REDUCE={reduce}", expected="'', gNk or gNa")
+        if isinstance(reduce, Reduce) and (reduce.cooperative is not None or split is None):
+            raise Refused("warp_reduce", found=f"REDUCE={reduce}", expected="'', gNk, gNa or gNc")
         if isinstance(raster, Raster) and (raster.group is None or raster.cluster or raster.persistent):
             raise Refused("warp_raster", found=f"RASTER={raster}", expected="'' or gN")
         if not isinstance(stage, Stage) or stage.transport not in TRANSPORTS:
@@ -208,7 +226,7 @@ class WarpTier(Tier):
         values = {
             "atom": MMA.index(tile.atom), "wm": tile.wm, "wn": tile.wn, "fm": tile.fm, "fn": tile.fn, "k": tile.k,
             "depth": stage.depth, "transport": TRANSPORTS.index(stage.transport),
-            "split": split.parts if split else 1, "atomic": int(split is not None and split.how == "a"),
+            "split": split.parts if split else 1, "how": HOWS.index(split.how) if split else 0,
             "group": (raster.group or 0) if isinstance(raster, Raster) else 0,
         }  # fmt: skip
         return {name: np.array([value], dtype=np.int32) for name, value in values.items()}
@@ -220,7 +238,7 @@ class WarpTier(Tier):
             "cta": (c["atom"] * 65536 + block_m) * 65536 + block_n,
             "warp": c["wm"] * 65536 + c["wn"],
             "k": c["k"],
-            "reduce": c["split"] * 2 + c["atomic"],
+            "reduce": c["split"] * 4 + c["how"],
             "stage": c["depth"] * 4 + c["transport"],
             "raster": c["group"],
         }
@@ -261,11 +279,12 @@ class WarpTier(Tier):
             "k_step": c["k"] * ATOM_K,
             "k_unroll": c["k"],
             "split": c["split"],
-            "atomic": c["atomic"],
+            "atomic": c["how"] == HOWS.index("a"),
+            "cluster": c["how"] == HOWS.index("c"),
             "barriers": steps,
             "work_thread": c["fm"] * c["fn"] * k / c["split"],
             "grouped": (c["group"] > 0).astype(np.float64),
-            "launches": 1.0 + (c["split"] > 1),
+            "launches": 1.0 + ((c["split"] > 1) & (c["how"] != HOWS.index("c"))),
             "resident_blocks": np.floor(np.maximum(held, 1.0)),
             "ring_bytes": _slot_bytes(columns) * np.maximum(c["depth"] - 1, 1),
             "async_copies": (columns["transport"] == TRANSPORTS.index("async")).astype(np.float64),
@@ -279,7 +298,7 @@ class WarpTier(Tier):
         v = {name: int(column[0]) for name, column in columns.items()}
         leaf = WarpLeaf(
             MMA[v["atom"]], v["wm"], v["wn"], v["fm"], v["fn"], v["k"], v["depth"], TRANSPORTS[v["transport"]],
-            v["split"], bool(v["atomic"]), v["group"], _min_blocks(problem, caps, columns),
+            v["split"], HOWS[v["how"]], v["group"], _min_blocks(problem, caps, columns),
         )  # fmt: skip
         knobs = str(self.knobs(problem, columns, 0))
         return lower_warp(problem.contraction, leaf, problem.contraction.region.name, knobs)
@@ -349,5 +368,6 @@ def _smem(p: WarpProblem, c: Columns) -> NDArray[np.int64]:
     turn = np.zeros(len(c["wm"]), dtype=np.int64)
     if p.staged is not None:
         piece = 2 * ATOM_M * c["fn"].astype(np.int64) * ATOM_N * p.staged.nbytes
-        turn = np.where(c["split"] == 1, piece * c["wm"] * c["wn"], 0)
-    return _slot_bytes(c) * c["depth"] + turn
+        turn = np.where((c["split"] == 1) | (c["how"] == HOWS.index("c")), piece * c["wm"] * c["wn"], 0)
+    block_m, block_n = _block(c)
+    return _slot_bytes(c) * c["depth"] + turn + peer_bytes(c, block_m * block_n)
