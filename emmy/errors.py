@@ -178,6 +178,10 @@ class LaunchFailed(EmmyError):
     status: ClassVar[str] = "launch_failed"
 
 
+class ContextLost(LaunchFailed):
+    """The device answers nothing in this process any more: a kernel failed in it, or the device itself is gone."""
+
+
 class OutOfMemory(EmmyError):
     """Buffers do not fit on the device; the message says which, and how large they are."""
 

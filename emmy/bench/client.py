@@ -24,6 +24,8 @@ from emmy.bench.records import Status
 from emmy.errors import BenchClosed, DeviceLost, LaunchFailed, MissingPrerequisite
 
 START_DEADLINE_S = 60.0
+REAP_DEADLINE_S = 20.0
+"""Of a killed worker's end. A process inside a driver call that never returns does not even end by SIGKILL."""
 
 DEADLINES_S: dict[str, float] = {
     "start": 30.0,
@@ -74,8 +76,9 @@ class Worker:
         self.process: subprocess.Popen[bytes] | None = None
         self.starts = 0
         self.name = ""
+        self.opened = False
+        """Whether the device could be opened once."""
         self._ready = False
-        self._opened = False
         self._failed_starts = 0
         # Open for the life of the worker: every process it becomes writes there.
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
@@ -126,28 +129,28 @@ class Worker:
             raise LaunchFailed(f"the bench worker did not start: {why}") from None
         if "failed" in message:
             self.kill()
-            if self._opened:
+            if self.opened:
                 raise DeviceLost(self.name, message["failed"])
             raise MissingPrerequisite(message["failed"])
         self.name = message["ready"]
-        self._ready = self._opened = True
+        self._ready = self.opened = True
         self._failed_starts = 0
 
     def submit(self, job: Mapping[str, Any], deadlines: Mapping[str, float] | None = None) -> Outcome:
         """Runs one job to its typed end. ``deadlines``: seconds by phase, over DEADLINES_S.
 
-        A worker that died before it began the job is replaced once. A passed deadline is ``timeout``; death by a signal
-        while compiling is ``compile_failed``, otherwise ``launch_failed``; the error holds the signal and the last
-        lines of standard error. Raises MissingPrerequisite when the device cannot be opened, DeviceLost when it could
-        be earlier, or when a worker that once worked did not start twice in a row, and BenchClosed when another thread
-        ends the worker.
+        A worker that died, or found its device unusable, before it began the job is replaced once. A passed deadline is
+        ``timeout``; death by a signal while compiling is ``compile_failed``, otherwise ``launch_failed``; the error
+        holds the signal and the last lines of standard error. Raises MissingPrerequisite when the device cannot be
+        opened or no worker starts twice in a row, DeviceLost instead where that worked earlier, and BenchClosed when
+        another thread ends the worker.
         """
         limits = {**DEADLINES_S, **(deadlines or {})}
         outcome, phase = self._submit(job, limits)
         if phase == "start" and outcome.status == Status.BENCH_FAIL:
             outcome, _ = self._submit(job, limits)
-            if self._opened and self._failed_starts > 1:
-                raise DeviceLost(self.name, outcome.error)
+            if self._failed_starts > 1:
+                raise DeviceLost(self.name, outcome.error) if self.opened else MissingPrerequisite(outcome.error)
         return outcome
 
     def _submit(self, job: Mapping[str, Any], limits: Mapping[str, float]) -> tuple[Outcome, str]:
@@ -165,6 +168,9 @@ class Worker:
                 if "reply" in message:
                     if message.get("retire"):
                         self.kill()
+                    if why := message.get("failed_before"):
+                        text = f"the device had failed before: {why}"
+                        return Outcome(None, Status.BENCH_FAIL, text, time.monotonic() - started), "start"
                     return Outcome(message["reply"], wall_s=time.monotonic() - started), phase
                 phase = message["phase"]
         except wire.Expired:
@@ -183,13 +189,14 @@ class Worker:
             raise
 
     def kill(self) -> None:
-        """SIGKILL to the worker and everything it started; reaps it."""
+        """SIGKILL to the worker and everything it started; reaps it, unless a hung driver holds on to it."""
         process, self.process, self._ready = self.process, None, False
         if process is None:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(REAP_DEADLINE_S)
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):

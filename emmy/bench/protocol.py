@@ -25,7 +25,7 @@ from emmy.bench.records import CONFIRM, SCREEN, Status
 from emmy.bench.roofline import plausible
 from emmy.device.base import Capabilities
 from emmy.device.binaries import BinaryCache, CompilePool
-from emmy.errors import CompileFailed, FullDisk, OutOfMemory
+from emmy.errors import CompileFailed, DeviceLost, FullDisk, MissingPrerequisite, OutOfMemory
 
 PREHEAT_S = 0.2
 PROCESSES = 6
@@ -154,7 +154,7 @@ class Bench:
         """Times rows and PyTorch references interleaved in ``processes`` processes, one after the other.
 
         Each row is qualified in a job of its own before, so that one that crashes does not take the others along.
-        Raises ValueError for labels that are not unique.
+        Raises ValueError for labels that are not unique, DeviceLost.
         """
         labels = [row.label for row in rows] + [source.label for source in sources]
         if len(set(labels)) != len(labels):
@@ -165,7 +165,7 @@ class Bench:
             if not reply.ok:
                 failed[row.label] = reply
         timed = [row for row in rows if row.label not in failed]
-        job = {
+        job: dict[str, Any] = {
             "job": "confirm",
             "rows": [row.to_json() for row in timed],
             "sources": [asdict(source) for source in sources],
@@ -188,6 +188,10 @@ class Bench:
                     continue
                 for label, data in outcome.reply["replies"].items():
                     replies[label].append(Reply.from_json(data))
+                if why := outcome.reply.get("lost"):
+                    lost.append(f"process {process}: {why}")
+                # what failed here is left out of the processes that follow, so that it takes no other row along again
+                job["rows"] = [row for row in job["rows"] if all(reply.ok for reply in replies[row["label"]])]
                 for label, seconds in outcome.reply["rounds"].items():
                     series[label].append(tuple(seconds))
                 worker.submit({"job": "release"})
@@ -201,7 +205,8 @@ class Bench:
     def prestart(self, processes: int, torch: bool = True) -> list[Worker]:
         """Starts the workers of a comparison and waits until all are ready; they stay for the next.
 
-        torch: import it at the start; a worker that was started without imports it with its first reference.
+        torch: import it at the start; a worker that was started without imports it with its first reference. Raises
+        MissingPrerequisite where the device cannot be opened, DeviceLost where a worker could open it earlier.
         """
         threads = self.caps.units if self.caps.kind == "cpu" else None
         while len(self._confirm) < processes:
@@ -210,7 +215,12 @@ class Bench:
         for worker in workers:
             worker.start()
         for worker in workers:
-            worker.wait_ready()
+            try:
+                worker.wait_ready()
+            except MissingPrerequisite as error:
+                if any(one.opened for one in (self._screen, *self._confirm) if one is not None):
+                    raise DeviceLost(self.caps.name, str(error)) from None
+                raise
         return workers
 
     def _summary(

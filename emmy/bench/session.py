@@ -24,7 +24,7 @@ from emmy.bench.records import ProtocolSpec, Status, digest
 from emmy.bench.timing import Samples, confirm_repeats, rotation_sets, screen_samples
 from emmy.bench.worker import failure
 from emmy.device.registry import open_device
-from emmy.errors import EmmyError, LaunchFailed, OutOfMemory
+from emmy.errors import ContextLost, EmmyError, LaunchFailed, OutOfMemory
 
 _HOST_CACHE_BYTES = 512 << 20
 _EXECUTABLES = 32
@@ -35,6 +35,9 @@ _ROTATIONS = 1
 _SHORT_S = 0.02
 """Launches shorter than this are rough-timed twice."""
 
+
+_BEFORE_A_LAUNCH = ("start", "compile")
+"""Phases in which nothing of the row has run on the device yet."""
 
 _BUSY = 0.05
 """Share of the cores' time lost to other work from which a row is marked."""
@@ -116,6 +119,8 @@ class Session:
         self.rotations: OrderedDict[str, Rotation] = OrderedDict()
         self.tainted = False
         """A kernel wrote where it must not, or failed on the device: nothing measured here can be trusted any more."""
+        self.failed_before = ""
+        """Why the device was unusable before anything of the row ran: the row deserves another worker."""
 
     def announce(self, phase: str) -> None:
         self.phase = phase
@@ -146,7 +151,11 @@ class Session:
 
     def failed(self, error: Exception) -> Reply:
         """The reply of a row that ended in ``error``. A device that failed while it ran is not to be used again."""
-        if isinstance(error, LaunchFailed) and self.phase in ("first launch", "launch", "timing"):
+        lost = isinstance(error, ContextLost)
+        if lost and self.phase in _BEFORE_A_LAUNCH:
+            self.failed_before = str(error)
+        # a stream whose capture ran out of memory is as unusable as one whose kernel failed
+        if lost or (isinstance(error, LaunchFailed | OutOfMemory) and self.phase not in _BEFORE_A_LAUNCH):
             self.tainted = True
         return Reply(*failure(error))
 
@@ -360,6 +369,10 @@ class Session:
                 replies[row.label] = ready.reply
             except Exception as error:
                 replies[row.label] = self.failed(error)
+                if self.tainted:
+                    # The others are measured by another process, without the row that broke this one.
+                    failed = {label: reply.to_json() for label, reply in replies.items() if not reply.ok}
+                    return {"replies": failed, "rounds": {}, "repeats": {}, "lost": f"{row.label}: {error}"}
         for source in sources:
             try:
                 from emmy.bench.torch_rows import torch_row

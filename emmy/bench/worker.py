@@ -68,7 +68,7 @@ def main() -> None:
             break
         try:
             reply = session.answer(job)
-            wire.send(replies, {"reply": reply, "retire": session.tainted})
+            wire.send(replies, {"reply": reply, "retire": session.tainted, "failed_before": session.failed_before})
         except wire.Closed:
             break
     # PoCL's threads may still run a kernel, or crash on memory a kernel ruined: nothing of it matters any more.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,15 @@ from emmy.codegen.nvrtc import need_architecture, nvrtc_version
 from emmy.device.base import BuildReport, Capabilities
 from emmy.device.binaries import BinaryCache
 from emmy.device.cuda_targets import cuda_target
-from emmy.errors import CompileFailed, InputError, LaunchFailed, MissingPrerequisite, OutOfMemory
+from emmy.errors import (
+    CompileFailed,
+    ContextLost,
+    EmmyError,
+    InputError,
+    LaunchFailed,
+    MissingPrerequisite,
+    OutOfMemory,
+)
 
 if TYPE_CHECKING:
     from emmy.bench.artefact import Artefact, Case
@@ -90,14 +98,16 @@ class CudaDevice:
         try:
             count = runtime.getDeviceCount()
         except runtime.CUDARuntimeError as error:
-            raise MissingPrerequisite(f"no usable CUDA GPU: {error}", hint=_driver_hint(cupy, str(error))) from None
+            raise no_gpu(cupy, str(error)) from None
         if count == 0:
-            raise MissingPrerequisite("no CUDA GPU", hint="nvidia-smi -L lists the GPUs the driver sees")
+            raise no_gpu(cupy, "")
         try:
             self.stream = cupy.cuda.Stream(non_blocking=True)
             self.caps = describe(cupy)
         except runtime.CUDARuntimeError as error:
             hint = "nvidia-smi shows whether the GPU is still there; a GPU that was lost needs a reset or a reboot"
+            if "MemoryAllocation" in str(error):
+                hint = "nvidia-smi shows which processes hold its memory"
             raise MissingPrerequisite(f"the CUDA GPU cannot be opened: {error}", hint=hint) from None
         need_architecture(self.caps.arch)
         self.binaries = BinaryCache(cache_folder())
@@ -123,7 +133,7 @@ class CudaDevice:
                 raise CompileFailed(f"{kernel.name} does not compile: {_first_error(binary.log)}", log=binary.log)
             seconds += binary.seconds
             logs.append(binary.log)
-            try:
+            with self.calls(f"kernel {kernel.name} cannot be loaded"):
                 module = cp.cuda.Module()
                 module.load(binary.cubin)
                 function = module.get_function(kernel.name)
@@ -134,8 +144,6 @@ class CudaDevice:
                 get = cp.cuda.driver.funcGetAttribute
                 registers = max(registers, get(cp.cuda.driver.CU_FUNC_ATTRIBUTE_NUM_REGS, function.ptr))
                 spills = max(spills, get(cp.cuda.driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function.ptr))
-            except cp.cuda.driver.CUDADriverError as error:
-                raise LaunchFailed(f"kernel {kernel.name} cannot be loaded: {error}") from None
             functions[kernel.name] = function
         log = "\n".join(text for text in logs if text.strip("\0 \n"))
         report = BuildReport(
@@ -151,17 +159,34 @@ class CudaDevice:
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def calls(self, what: str) -> Iterator[None]:
+        """Turns the driver's errors into typed ones that say ``what`` failed."""
+        try:
+            yield
+        except (self.cp.cuda.runtime.CUDARuntimeError, self.cp.cuda.driver.CUDADriverError) as error:
+            raise self.failure(what, error) from None
+
+    def failure(self, what: str, error: Exception) -> EmmyError:
+        """The typed error of a call that failed."""
+        if re.search("cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY", str(error)):
+            return OutOfMemory(f"{what} on {self.caps.name}: {error}")
+        try:
+            # What breaks a context is reported by every call from then on.
+            self.cp.cuda.runtime.deviceSynchronize()
+        except self.cp.cuda.runtime.CUDARuntimeError:
+            return ContextLost(f"{what}: {error}")
+        return LaunchFailed(f"{what}: {error}")
+
     def alloc(self, nbytes: int) -> Buffer:
         runtime = self.cp.cuda.runtime
-        try:
+        with self.calls(f"no buffer of {nbytes} bytes"):
             # Plain cudaMalloc: CuPy's pool would hand out what an earlier row wrote over.
             memory = int(runtime.malloc(nbytes + 2 * GUARD_BYTES))
-        except runtime.CUDARuntimeError as error:
-            raise OutOfMemory(f"no buffer of {nbytes} bytes on {self.caps.name}: {error}") from None
-        pointer = memory + GUARD_BYTES
-        # On the stream of the launches: it does not wait for the default stream, where a plain memset would run.
-        runtime.memsetAsync(memory, GUARD_VALUE, GUARD_BYTES, self.stream.ptr)
-        runtime.memsetAsync(pointer + nbytes, GUARD_VALUE, GUARD_BYTES, self.stream.ptr)
+            pointer = memory + GUARD_BYTES
+            # On the stream of the launches: it does not wait for the default stream, where a plain memset would run.
+            runtime.memsetAsync(memory, GUARD_VALUE, GUARD_BYTES, self.stream.ptr)
+            runtime.memsetAsync(pointer + nbytes, GUARD_VALUE, GUARD_BYTES, self.stream.ptr)
         return Buffer(memory, pointer, nbytes)
 
     def free(self, buffer: Buffer) -> None:
@@ -173,23 +198,27 @@ class CudaDevice:
     def upload(self, buffer: Buffer, data: np.ndarray) -> None:
         if data.nbytes:
             flat = np.ascontiguousarray(data)
-            self.cp.cuda.runtime.memcpy(buffer.pointer, flat.ctypes.data, flat.nbytes, 1)
-            # The call may return before the last part has arrived, and launches do not wait for the default stream.
-            self.cp.cuda.runtime.deviceSynchronize()
+            with self.calls("upload failed"):
+                self.cp.cuda.runtime.memcpy(buffer.pointer, flat.ctypes.data, flat.nbytes, 1)
+                # The call may return before the last part has arrived, and launches do not wait for the default stream.
+                self.cp.cuda.runtime.deviceSynchronize()
 
     def download(self, buffer: Buffer, out: np.ndarray) -> None:
         self._checked()
         if out.nbytes:
-            self.cp.cuda.runtime.memcpy(out.ctypes.data, buffer.pointer, out.nbytes, 2)
+            with self.calls("download failed"):
+                self.cp.cuda.runtime.memcpy(out.ctypes.data, buffer.pointer, out.nbytes, 2)
 
     def copy(self, source: Buffer, target: Buffer) -> None:
         if source.nbytes:
-            self.cp.cuda.runtime.memcpyAsync(target.pointer, source.pointer, source.nbytes, 3, self.stream.ptr)
+            with self.calls("copy failed"):
+                self.cp.cuda.runtime.memcpyAsync(target.pointer, source.pointer, source.nbytes, 3, self.stream.ptr)
 
     def guards_intact(self, buffer: Buffer) -> bool:
         page = np.empty(GUARD_BYTES, np.uint8)
         for pointer in (buffer.pointer - GUARD_BYTES, buffer.pointer + buffer.nbytes):
-            self.cp.cuda.runtime.memcpy(page.ctypes.data, pointer, GUARD_BYTES, 2)
+            with self.calls("download failed"):
+                self.cp.cuda.runtime.memcpy(page.ctypes.data, pointer, GUARD_BYTES, 2)
             if (page != GUARD_VALUE).any():
                 return False
         return True
@@ -230,25 +259,20 @@ class CudaDevice:
                     function(grid, block, arguments, shared_mem=shared, stream=self.stream)
 
     def run(self, bound: Bound) -> None:
-        try:
+        with self.calls("launch failed"):
             self.enqueue(bound)
-        except (self.cp.cuda.driver.CUDADriverError, self.cp.cuda.runtime.CUDARuntimeError) as error:
-            raise LaunchFailed(f"launch failed: {error}") from None
         self._checked()
 
     def _checked(self) -> None:
-        try:
+        with self.calls("kernel failed"):
             self.stream.synchronize()
             self.cp.cuda.runtime.deviceSynchronize()
-        except self.cp.cuda.runtime.CUDARuntimeError as error:
-            raise LaunchFailed(f"kernel failed: {error}") from None
 
     def sample(self, bounds: Sequence[Bound], repeats: int, first: int = 0) -> float:
         """Seconds for ``repeats`` executions over ``bounds``, by events around graph replays.
 
         A graph holds whole turns over the bounds; where ``repeats`` is no multiple of it the time is scaled.
         """
-        runtime = self.cp.cuda.runtime
         turns = max(1, -(-min(repeats, GRAPH_LAUNCHES) // len(bounds)))
         held = turns * len(bounds) if repeats >= len(bounds) else repeats
         if held == 1:
@@ -256,26 +280,22 @@ class CudaDevice:
         graph = self.graph(bounds, held)
         replays = max(1, round(repeats / held))
         start, stop = self.cp.cuda.Event(), self.cp.cuda.Event()
-        try:
+        with self.calls("kernel failed"):
             start.record(self.stream)
             for _ in range(replays):
                 graph.launch(self.stream)
             stop.record(self.stream)
             stop.synchronize()
             seconds = self.cp.cuda.get_elapsed_time(start, stop) * 1e-3
-        except runtime.CUDARuntimeError as error:
-            raise LaunchFailed(f"kernel failed: {error}") from None
         return float(seconds * repeats / (held * replays))
 
     def _plain(self, bound: Bound) -> float:
         start, stop = self.cp.cuda.Event(), self.cp.cuda.Event()
-        try:
+        with self.calls("kernel failed"):
             start.record(self.stream)
             self.enqueue(bound)
             stop.record(self.stream)
             stop.synchronize()
-        except (self.cp.cuda.driver.CUDADriverError, self.cp.cuda.runtime.CUDARuntimeError) as error:
-            raise LaunchFailed(f"kernel failed: {error}") from None
         return float(self.cp.cuda.get_elapsed_time(start, stop) * 1e-3)
 
     def graph(self, bounds: Sequence[Bound], held: int) -> Any:
@@ -284,14 +304,12 @@ class CudaDevice:
         if key not in self.graphs:
             while len(self.graphs) >= _MAX_GRAPHS:
                 self.graphs.pop(next(iter(self.graphs)))
-            try:
+            with self.calls("graph capture failed"):
                 self.stream.begin_capture()
                 for turn in range(held):
                     self.enqueue(bounds[turn % len(bounds)])
                 graph = self.stream.end_capture()
                 graph.upload(self.stream)
-            except (self.cp.cuda.driver.CUDADriverError, self.cp.cuda.runtime.CUDARuntimeError) as error:
-                raise LaunchFailed(f"graph capture failed: {error}") from None
             # the bounds are kept with their graph, so that an id is never reused while the graph lives
             self.graphs[key] = (graph, tuple(bounds))
         return self.graphs[key][0]
@@ -398,13 +416,25 @@ def _first_error(log: str) -> str:
     return lines[0] if lines else log.strip()[:200] or "no message"
 
 
-def _driver_hint(cp: Any, error: str) -> str:
-    """What to do where the runtime finds no GPU to use."""
+def no_gpu(cp: Any, error: str) -> MissingPrerequisite:
+    """Why the runtime has no GPU to use, and what to do. error: its own words; empty where it counts none."""
     if "InsufficientDriver" in error:
         # Without any driver the runtime says the same as with an old one; its version tells them apart.
-        if not cp.cuda.runtime.driverGetVersion():
-            return "no NVIDIA driver is installed on this machine"
-        return (
-            "the NVIDIA driver is older than the CUDA runtime: update the driver, or install an older cupy-cuda package"
-        )
-    return "nvidia-smi -L lists the GPUs the driver sees"
+        driver, runtime = cp.cuda.runtime.driverGetVersion(), cp.cuda.runtime.runtimeGetVersion()
+        if not driver:
+            return MissingPrerequisite(
+                f"no usable CUDA GPU: {error}", found="no NVIDIA driver on this machine",
+                expected=f"one for CUDA {version(runtime)} or newer", hint="install it, or use --device opencl",
+            )  # fmt: skip
+        return MissingPrerequisite(
+            f"no usable CUDA GPU: {error}", found=f"a driver for CUDA {version(driver)}, older than the CUDA runtime",
+            expected=f"one for CUDA {version(runtime)} or newer",
+            hint="update the driver, or install an older cupy-cuda package",
+        )  # fmt: skip
+    text = f"no usable CUDA GPU: {error}" if error else "no CUDA GPU"
+    return MissingPrerequisite(text, hint="nvidia-smi -L lists the GPUs the driver sees")
+
+
+def version(number: int) -> str:
+    """``13.0`` of the 13000 that CUDA counts it as."""
+    return f"{number // 1000}.{number % 1000 // 10}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emmy.errors import CompileFailed, LaunchFailed
+from emmy.errors import CompileFailed
 
 if TYPE_CHECKING:
     from emmy.device.cuda import Buffer, CudaDevice
@@ -87,14 +87,17 @@ class CudaChecker:
         binary = device.binaries.compile(source(), device.caps.arch, ())
         if binary.error:
             raise CompileFailed("the kernels that compare results do not compile", log=binary.log)
-        self.module = self.cp.cuda.Module()
-        self.module.load(binary.cubin)
+        with device.calls("the kernels that compare results cannot be loaded"):
+            self.module = self.cp.cuda.Module()
+            self.module.load(binary.cubin)
         self.scratch = device.alloc(24)
 
     def poison(self, buffer: Buffer, is_float: bool) -> None:
         """Fills a buffer with what no kernel computes."""
         if buffer.nbytes:
-            self.cp.cuda.runtime.memsetAsync(buffer.pointer, POISON[is_float], buffer.nbytes, self.device.stream.ptr)
+            value, stream = POISON[is_float], self.device.stream.ptr
+            with self.device.calls("filling an output failed"):
+                self.cp.cuda.runtime.memsetAsync(buffer.pointer, value, buffer.nbytes, stream)
 
     def checksum(self, buffer: Buffer) -> int:
         """64 bits that change when any bit of the buffer does (but for one chance in 2^64)."""
@@ -115,13 +118,11 @@ class CudaChecker:
         return relative if answer[2] == 0 and relative <= norm else None
 
     def _launch(self, name: str, items: int, *arguments: Any) -> None:
-        self.cp.cuda.runtime.memsetAsync(self.scratch.pointer, 0, 24, self.device.stream.ptr)
         blocks = max(1, min(-(-items // _THREADS), 16 * self.device.caps.units))
-        function = self.module.get_function(name)
-        try:
+        with self.device.calls("results cannot be compared on the device"):
+            self.cp.cuda.runtime.memsetAsync(self.scratch.pointer, 0, 24, self.device.stream.ptr)
+            function = self.module.get_function(name)
             function((blocks, 1, 1), (_THREADS, 1, 1), arguments, stream=self.device.stream)
-        except self.cp.cuda.driver.CUDADriverError as error:
-            raise LaunchFailed(f"results cannot be compared on the device: {error}") from None
 
     def _answer(self) -> np.ndarray:
         answer = np.empty(3, np.uint64)

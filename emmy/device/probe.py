@@ -128,7 +128,7 @@ def _ask(command: list[str], environ: dict[str, str], what: str) -> Capabilities
             return Capabilities.from_dict(json.loads(line)["capabilities"])
         if line.startswith('{"missing"'):
             told = json.loads(line)
-            raise MissingPrerequisite(told["missing"], hint=told["hint"])
+            raise MissingPrerequisite(told["missing"], **told["facts"])
     words = " | ".join((done.stderr or done.stdout).strip().splitlines()[-4:]) or "no message"
     return f"exit code {done.returncode}" if done.returncode >= 0 else f"signal {-done.returncode}", words
 
@@ -237,7 +237,8 @@ def main() -> None:
             caps = measure(OpenCLDevice())
         answer: dict[str, Any] = {"capabilities": caps.to_dict()}
     except MissingPrerequisite as error:
-        answer = {"missing": error.message, "hint": error.hint or ""}
+        facts = {"found": error.found, "expected": error.expected, "hint": error.hint}
+        answer = {"missing": error.message, "facts": facts}
     # PoCL's compiler may print; the answer is the last line that looks like one.
     print(json.dumps(answer), flush=True)
 

@@ -6,14 +6,19 @@ import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from emmy.device import cuda
 from emmy.device.cuda_targets import cuda_target
-from emmy.errors import MissingPrerequisite, OutOfMemory
+from emmy.errors import ContextLost, LaunchFailed, MissingPrerequisite, OutOfMemory
 
 
 class CUDARuntimeError(RuntimeError):
+    """As CuPy's."""
+
+
+class CUDADriverError(RuntimeError):
     """As CuPy's."""
 
 
@@ -26,10 +31,14 @@ def fails(text: str) -> Any:
 
 def fake_cupy(monkeypatch: pytest.MonkeyPatch, nvrtc: Any = None, stream: Any = None, **runtime: Any) -> Any:
     """A module that answers as CuPy does on some machine."""
-    calls: dict[str, Any] = {"getDeviceCount": lambda: 1, "driverGetVersion": lambda: 13000, **runtime}
+    calls: dict[str, Any] = {
+        "getDeviceCount": lambda: 1, "driverGetVersion": lambda: 13000, "runtimeGetVersion": lambda: 13000,
+        "deviceSynchronize": lambda: None, **runtime,
+    }  # fmt: skip
     module: Any = ModuleType("cupy")
     module.cuda = ModuleType("cupy.cuda")
     module.cuda.runtime = SimpleNamespace(CUDARuntimeError=CUDARuntimeError, **calls)
+    module.cuda.driver = SimpleNamespace(CUDADriverError=CUDADriverError)
     module.cuda.Stream = stream or (lambda **_: SimpleNamespace(ptr=0))
     module.cuda.nvrtc = nvrtc or SimpleNamespace(getVersion=lambda: (13, 0), getSupportedArchs=lambda: (80, 90))
     monkeypatch.setitem(sys.modules, "cupy", module)
@@ -66,9 +75,10 @@ def test_no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_driver_and_an_old_driver_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version"
     message = refused(monkeypatch, getDeviceCount=fails(text), driverGetVersion=lambda: 0)
-    assert "no NVIDIA driver is installed" in message
+    assert "found no NVIDIA driver on this machine, expected one for CUDA 13.0 or newer" in message
     message = refused(monkeypatch, getDeviceCount=fails(text), driverGetVersion=lambda: 12040)
-    assert "older than the CUDA runtime: update the driver" in message
+    assert "found a driver for CUDA 12.4, older than the CUDA runtime" in message
+    assert "update the driver" in message
 
 
 def test_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,6 +91,11 @@ def test_a_gpu_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     message = refused(monkeypatch, stream=fails("cudaErrorDevicesUnavailable: busy or unavailable"), **HOST)
     assert "cannot be opened: cudaErrorDevicesUnavailable" in message
     assert "nvidia-smi" in message
+
+
+def test_a_gpu_whose_memory_others_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = refused(monkeypatch, stream=fails("cudaErrorMemoryAllocation: out of memory"), **HOST)
+    assert "nvidia-smi shows which processes hold its memory" in message
 
 
 def test_no_nvrtc_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,6 +123,19 @@ def test_memory_that_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     module = fake_cupy(monkeypatch, malloc=fails("cudaErrorMemoryAllocation: out of memory"))
     with pytest.raises(OutOfMemory, match="no buffer of 4096 bytes on target-sm_90a: cudaErrorMemoryAllocation"):
         device(module).alloc(4096)
+
+
+def test_a_failure_is_told_from_a_lost_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = fails("cudaErrorInvalidValue: invalid argument")
+    with pytest.raises(LaunchFailed, match=r"upload failed: cudaErrorInvalidValue") as caught:
+        device(fake_cupy(monkeypatch, memcpy=error)).upload(cuda.Buffer(0, 4096, 8), np.zeros(1))
+    assert not isinstance(caught.value, ContextLost)
+    dead = fails("cudaErrorIllegalAddress: an illegal memory access was encountered")
+    opened = device(fake_cupy(monkeypatch, malloc=dead, memcpyAsync=dead, deviceSynchronize=dead))
+    with pytest.raises(ContextLost, match=r"no buffer of 64 bytes: cudaErrorIllegalAddress"):
+        opened.alloc(64)
+    with pytest.raises(ContextLost, match=r"copy failed"):
+        opened.copy(cuda.Buffer(0, 4096, 8), cuda.Buffer(0, 4096, 8))
 
 
 def test_giving_memory_back_does_not_hide_the_failure_of_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
