@@ -19,7 +19,8 @@ from emmy.ir.expr import evaluate_int
 from emmy.ir.nest import Program, Region
 from emmy.priors.base import Prior
 from emmy.search.pick import Picker
-from emmy.search.tuner import Bencher, Progress, TuneOptions, Tuner
+from emmy.search.screening import Bencher, Progress, TuneOptions
+from emmy.search.tuner import Tuner
 from emmy.target import Target, TargetKind
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ class Workspace:
             "patience": self.settings.patience,
             "o3_tol": self.settings.o3_tol,
             "fast_math": self.settings.fast_math,
+            "o1": self.settings.o1,
         }
         if clean:
             return self.store.clean(
@@ -147,7 +149,8 @@ class Workspace:
             yield bench
 
     def tuner(self, bench: Bencher, sweep: str, on_progress: Callable[[Progress], None] = lambda _: None) -> Tuner:
-        options = TuneOptions(self.settings.patience, self.settings.o3_tol, self.settings.fast_math)
+        own = self.settings
+        options = TuneOptions(own.patience, own.o3_tol, own.fast_math, own.o1)
         preparer = None
         if self.caps.language == "cuda":
             from emmy.search.ahead import Preparer

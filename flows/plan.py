@@ -69,7 +69,7 @@ class Plan:
         pins = ",".join([settings.knobs, *(f"{family}={text}" for family, text in settings.family_pins)])
         return SweepRun(
             sweep, caps.name, caps.driver, caps.compiler, code_version(), settings.patience, settings.o3_tol,
-            settings.fast_math, pins, file_digest(offline_file(settings)),
+            settings.o1, settings.fast_math, pins, file_digest(offline_file(settings)),
             json.dumps(asdict(self.thresholds) | {"rounds": self.rounds}),
         ).to_json()  # fmt: skip
 

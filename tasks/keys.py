@@ -38,6 +38,7 @@ class SweepRun:
     code: str
     patience: int
     o3_tol: float
+    o1: bool
     fast_math: bool
     pins: str
     prior: str

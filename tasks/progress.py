@@ -15,7 +15,7 @@ from prefect.exceptions import PrefectException
 
 from emmy.errors import BenchClosed, EmmyError
 from emmy.evaluate.table import number
-from emmy.search.tuner import Progress
+from emmy.search.screening import Progress
 
 KEY = "golden-sweep-progress"
 
@@ -94,7 +94,8 @@ class Reporter:
     def attempt(self, progress: Progress) -> None:
         """What the search of the current shape tried last. Raises Stopped."""
         self._check()
-        best = f"best {number(progress.best_us)} µs" if progress.best_us is not None else "no result yet"
+        regime = f" in {progress.regime}" if progress.regime != "O3" else ""
+        best = f"best {number(progress.best_us)} µs{regime}" if progress.best_us is not None else "no result yet"
         count = f"{progress.attempt} of {progress.offered} variants" if progress.offered else "a cut"
         text = f"{self.head()}  {count}, {best}, {clock(time.monotonic() - self._begun)}  [{self.elapsed()}]"
         if not self.live and time.monotonic() - self._spoke > 15:

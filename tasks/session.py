@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from emmy.bench.protocol import ROUNDS
 from emmy.bench.stats import Thresholds
 from emmy.pipeline import Job, Workspace, open_job
-from emmy.search.tuner import Progress
+from emmy.search.screening import Progress
 from emmy.target import Target, TargetKind
 from tasks.progress import Reporter, reporter
 

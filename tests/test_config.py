@@ -9,7 +9,8 @@ from emmy.errors import EmmyError, GoldenSchemaError, InputError, Refused, Unsup
 
 def test_defaults() -> None:
     settings = config.load({})
-    assert (settings.patience, settings.o3_tol, settings.fast_math, settings.debug) == (50, 0.15, False, False)
+    assert (settings.patience, settings.o3_tol, settings.o1) == (50, 0.15, True)
+    assert (settings.fast_math, settings.debug) == (False, False)
     assert settings.tune_db == config.project_root() / "_tune" / "emmy.duckdb"
     assert settings.online_file.parent == settings.work_dir == config.project_root() / "_tune"
     assert (settings.knobs, settings.family_pins) == ("", ())
@@ -62,6 +63,7 @@ def test_family_pins_come_in_fork_order() -> None:
         ("EMMY_O3_TOL", "nan", "a number of at least 0"),
         ("EMMY_O3_TOL", "lots", "a number of at least 0"),
         ("EMMY_FAST_MATH", "maybe", "1 or 0"),
+        ("EMMY_O1", "O3", "1 or 0"),
         ("EMMY_DEBUG", "2", "1 or 0"),
     ],
 )

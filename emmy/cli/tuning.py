@@ -15,7 +15,8 @@ from emmy.errors import DeviceLost, EmmyError, FullDisk, InputError, MissingPrer
 from emmy.evaluate.table import number
 from emmy.ir.nest import Region
 from emmy.pipeline import Job, Workspace, check_memory, open_job
-from emmy.search.tuner import Progress, Tuned
+from emmy.search.screening import Progress
+from emmy.search.tuner import Tuned
 from emmy.search.variant import Variant, label_of
 from emmy.target import Target
 
@@ -147,8 +148,9 @@ def progress_line(p: Progress) -> str:
     marks = "".join(
         m for m in (" known" if not p.live else "", " abandoned" if reply.abandoned else "", f" {p.origin}")
     )
-    best = f"best {number(p.best_us)} us" if p.best_us is not None else "no best yet"
-    return f"{p.region} {p.attempt}/{p.offered}  {outcome}{marks}  {p.label}  {best}, {p.since_best} since"
+    build = f"{p.regime} " if p.regime != "O3" else ""
+    best = f"{build}best {number(p.best_us)} us" if p.best_us is not None else "no best yet"
+    return f"{p.region} {p.attempt}/{p.offered}  {build}{outcome}{marks}  {p.label}  {best}, {p.since_best} since"
 
 
 def summary(name: str, tuned: Tuned) -> str:
@@ -158,6 +160,7 @@ def summary(name: str, tuned: Tuned) -> str:
         return f"{name}{kernel}: {tuned.skipped}"
     failures = f", {tuned.failed} failed" if tuned.failed else ""
     tried = f"{tuned.live} of {tuned.offered} leaves measured" + (f", {tuned.known} known" if tuned.known else "")
+    tried += f", {tuned.again} again in O3" if tuned.again else ""
     best = f"{number(tuned.us)} us  {label_of(tuned.best.knobs)}" if tuned.best else "no result"
     cuts = "".join(f"\n      step {child.region.name}: {number(child.us)} us" for child in tuned.children)
     return f"{name}{kernel}: {best}  ({tried}{failures}, {tuned.seconds:.1f} s){cuts}"

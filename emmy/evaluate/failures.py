@@ -21,8 +21,8 @@ _VARYING = re.compile(r"0x[0-9a-fA-F]+|\b\d+(?:\.\d+)?(?:[eE][-+]?\d+)?\b")
 class Cluster:
     """Failed rows of one kernel with one error; errors that differ in numbers alone are one.
 
-    shared: assignments that every failing row has. telling: those of them that no OK row of the kernel has.
-    example: the first row's error and complete knobs.
+    shared: assignments that every failing row has. ok: OK rows of the kernel in the regimes of the failing ones.
+    telling: shared assignments that none of those has. example: the first row's error and complete knobs.
     """
 
     kernel: str
@@ -56,7 +56,12 @@ def failures(store: Store, kernel: str | None = None, sweep: str | None = None) 
     ok = rows.filter(pl.col("status") == "ok")
     clusters = [
         _cluster(
-            group, ok.filter(pl.col("region").is_in(group["region"].unique().to_list()), pl.col("device") == device)
+            group,
+            ok.filter(
+                pl.col("region").is_in(group["region"].unique().to_list()),
+                pl.col("regime").is_in(group["regime"].unique().to_list()),
+                pl.col("device") == device,
+            ),
         )
         for (_, device, _, _), group in bad.group_by("kernel", "device", "status", "signature", maintain_order=True)
     ]

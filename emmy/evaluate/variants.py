@@ -25,6 +25,7 @@ MISSES = DEFAULT.threshold
 class VariantLine:
     """One variant. ``us``: microseconds by regime and protocol (``O3 screen.v1.cold``), OK rows only.
 
+    status, error: of its O3 rows where it has any, else of what it has.
     rank: place by the board's ranking column, None for what failed, was abandoned or was not measured there.
     prior, prior_rank, offered: which prior ranked it, at what place among how many leaves; 0 unknown.
     registers, spills, smem_bytes, warnings: what the compiler said of it, where the device tells; spills in bytes a
@@ -49,7 +50,11 @@ class VariantLine:
 
 @dataclass(frozen=True, slots=True)
 class PickLine:
-    """A prior's pick. rank: among ``measured`` ranked variants, None where it has no latency; ratio: pick/best."""
+    """A prior's pick. rank: among ``measured`` ranked variants, None where it has no latency; ratio: pick/best.
+
+    ranked_by: the column in which rank and ratio hold, where that is not the board's: a pick that was screened in the
+    cheap build alone is ranked among the rows of that build.
+    """
 
     prior: str
     rank: int | None
@@ -57,6 +62,7 @@ class PickLine:
     ratio: float | None
     status: str
     knobs: dict[str, str]
+    ranked_by: str = ""
 
     @property
     def misses(self) -> bool:
@@ -66,7 +72,8 @@ class PickLine:
         if self.rank is None:
             return f"{self.prior} pick: {self.status} ({knobs_line(self.knobs)})  <-- misses best"
         flag = "  <-- misses best" if self.misses else ""
-        return f"{self.prior} pick: rank {self.rank}/{self.measured}, {self.ratio:.2f}x of best{flag}"
+        where = f" by {self.ranked_by}" if self.ranked_by else ""
+        return f"{self.prior} pick: rank {self.rank}/{self.measured}{where}, {self.ratio:.2f}x of best{flag}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +125,9 @@ def _board(rows: pl.DataFrame, variants: pl.DataFrame) -> Board:
     timed = sorted(
         (line for line in found if _ranks(line, ranked_by)), key=lambda line: (line.us[ranked_by], str(line.knobs))
     )
-    rest = sorted((line for line in found if not _ranks(line, ranked_by)), key=_unranked_order)
+    rest = sorted(
+        (line for line in found if not _ranks(line, ranked_by)), key=lambda line: _unranked_order(line, columns)
+    )
     lines = [_with_rank(line, place) for place, line in enumerate(timed, start=1)] + rest
     return Board(
         kernel=first["kernel"],
@@ -130,7 +139,7 @@ def _board(rows: pl.DataFrame, variants: pl.DataFrame) -> Board:
         columns=tuple(columns),
         ranked_by=ranked_by,
         lines=tuple(lines),
-        picks=tuple(_picks(lines, ranked_by, len(timed), prior_of)),
+        picks=tuple(_picks(lines, ranked_by, usable, len(timed), prior_of)),
     )
 
 
@@ -139,7 +148,10 @@ def _column(regime: str, protocol: str) -> str:
 
 
 def _ranking(usable: pl.DataFrame, columns: Sequence[str]) -> str:
-    """The deployable build's screening where there is one, since every variant has it; else the fullest column."""
+    """The deployable build's screening where there is one, else the fullest column.
+
+    Every variant has it, but where the cheap build screened: there those have it that were measured again.
+    """
     counts = Counter(_column(r, p) for r, p in usable.select("regime", "protocol").iter_rows())
     screened = [name for name in columns if name.startswith("O3 screen") and counts[name]]
     return max(screened or columns, key=lambda name: (counts[name], name))
@@ -148,7 +160,8 @@ def _ranking(usable: pl.DataFrame, columns: Sequence[str]) -> str:
 def _line(rows: list[dict[str, Any]], ranked_by: str, prior: dict[str, Any] | None) -> VariantLine:
     by_column = {_column(row["regime"], row["protocol"]): row for row in rows}
     main = by_column.get(ranked_by, rows[0])
-    bad = next((row for row in by_column.values() if row["status"] != "ok"), None)
+    deployable = [row for row in by_column.values() if row["regime"] == "O3"] or list(by_column.values())
+    bad = next((row for row in deployable if row["status"] != "ok"), None)
     shown = bad or main
     us = {
         name: row["median_us"]
@@ -178,8 +191,10 @@ def _ranks(line: VariantLine, ranked_by: str) -> bool:
     return line.status == "ok" and not line.abandoned and ranked_by in line.us
 
 
-def _unranked_order(line: VariantLine) -> tuple[bool, str, float, str]:
-    return line.status != "ok", line.status, min(line.us.values(), default=0.0), str(line.knobs)
+def _unranked_order(line: VariantLine, columns: Sequence[str]) -> tuple[bool, str, int, float, str]:
+    """By the first column in which a line has a latency, since latencies of two columns are not compared."""
+    place = next((n for n, name in enumerate(columns) if name in line.us), len(columns))
+    return line.status != "ok", line.status, place, line.us[columns[place]] if line.us else 0.0, str(line.knobs)
 
 
 def _with_rank(line: VariantLine, rank: int) -> VariantLine:
@@ -187,20 +202,33 @@ def _with_rank(line: VariantLine, rank: int) -> VariantLine:
 
 
 def _picks(
-    lines: list[VariantLine], ranked_by: str, measured: int, priors: dict[str, dict[str, Any]]
+    lines: list[VariantLine], ranked_by: str, usable: pl.DataFrame, measured: int, priors: dict[str, dict[str, Any]]
 ) -> list[PickLine]:
     best = lines[0].us[ranked_by] if measured else None
     picks = []
     for line in lines:
         if line.prior and line.prior_rank == 1:
             ratio = line.us[ranked_by] / best if line.rank is not None and best else None
-            picks.append(PickLine(line.prior, line.rank, measured, ratio, _why(line, ranked_by), line.knobs))
+            pick = PickLine(line.prior, line.rank, measured, ratio, _why(line, ranked_by), line.knobs)
+            picks.append(_in_cheap_build(pick, line, usable) if line.rank is None else pick)
     names = {line.prior for line in lines if line.prior}
     seen = {pick.prior for pick in picks}
     for name in sorted(names - seen):
         knobs = next((k for k, row in priors.items() if row["prior"] == name and row["rank"] == 1), "")
         picks.append(PickLine(name, None, measured, None, "not measured", _knobs(knobs)))
     return picks
+
+
+def _in_cheap_build(pick: PickLine, line: VariantLine, usable: pl.DataFrame) -> PickLine:
+    """A pick that was screened in the cheap build alone, ranked among the usable rows of that column."""
+    column = next(iter(line.us), "")
+    if len(line.us) != 1 or not column.startswith("O1 ") or line.status != "ok" or line.abandoned:
+        return pick
+    regime, _, protocol = column.partition(" ")
+    rows = usable.filter(pl.col("regime") == regime, pl.col("protocol") == protocol)
+    timed = rows["median_us"].sort().to_list()
+    place, ratio = timed.index(line.us[column]) + 1, line.us[column] / timed[0]
+    return replace(pick, rank=place, measured=len(timed), ratio=ratio, ranked_by=column, status="ok")
 
 
 def _why(line: VariantLine, ranked_by: str) -> str:

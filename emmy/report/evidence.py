@@ -30,8 +30,9 @@ class Evidence:
 
     knobs: (name, found, golden) where the two differ. rank, offered: the golden's place among the leaves under the
     offline prior (None: not a leaf of the enumeration, ``missing`` says why). about: what the prior was fitted on.
-    measured: how the search's attempts at the golden's configuration ended this sweep (protocol, status, µs).
-    pick_place, measured_count: place of the deployed pick among the sweep's screened variants.
+    measured: how the search's attempts at the golden's configuration ended this sweep (protocol, status, µs), those of
+    the cheap build under ``O1 <protocol>`` and last. pick_place, measured_count: place of the deployed pick among the
+    variants that the sweep screened in O3.
     """
 
     golden: str
@@ -60,12 +61,13 @@ def gather(work: Workspace, region: Region, sweep: str, result: AbResult, catego
     leaf = space.find(golden) if len(space) else None
     rank = rank_of(work.prior.scores(space), leaf) if leaf is not None else None
     missing = "" if leaf is not None else _missing(work, region, golden)
-    frame = work.store.measurements(region_key(region), work.caps.name, sweep, "O3")
+    every = work.store.measurements(region_key(region), work.caps.name, sweep)
     measured = tuple(
-        (one["protocol"], one["status"], one["median_us"])
-        for one in frame.iter_rows(named=True)
+        (f"O1 {one['protocol']}" if one["regime"] == "O1" else one["protocol"], one["status"], one["median_us"])
+        for one in every.sort("regime", descending=True, maintain_order=True).iter_rows(named=True)
         if one["knobs"] == knobs_text(golden) and one["protocol"].startswith("screen.")
     )
+    frame = every.filter(every["regime"] == "O3")
     usable = views.usable(frame).filter(views.usable(frame)["protocol"].str.starts_with("screen."))
     order = [one["knobs"] for one in usable.sort("median_us").iter_rows(named=True)]
     mine = knobs_text(found)
@@ -81,7 +83,7 @@ def recommend(
     prior: str,
 ) -> tuple[str, str]:  # fmt: skip
     """(priority, what to do) for a golden that the search did not deploy."""
-    ended = [status for _, status, _ in measured]
+    ended = [status for protocol, status, _ in measured if not protocol.startswith("O1")]
     if missing:
         return "high", f"the enumeration does not offer the golden: {missing}"
     if "ok" in ended:
@@ -92,6 +94,15 @@ def recommend(
         )
     if ended:
         return "high", f"the golden's configuration was tried and ended as {ended[0]}: see `emmy eval failures`"
+    cheap = [status for protocol, status, _ in measured if protocol.startswith("O1")]
+    if "ok" in cheap:
+        return (
+            "medium",
+            "the search measured the golden in the cheap build alone (O1) and no more in O3: look at it with "
+            "`emmy eval variants`, screen with EMMY_O1=0, or widen EMMY_O3_TOL",
+        )
+    if cheap:
+        return "high", f"the golden's configuration was tried in O1 and ended as {cheap[0]}: see `emmy eval failures`"
     if prior == "uninformed":
         return "high", "no offline prior fits this device and the order was a shuffle: fit one with `emmy fit`"
     if rank is not None and rank <= SHALLOW * patience:

@@ -140,9 +140,3 @@ class Search:
             if hit.any():
                 self.pruned[leaf] = int(np.count_nonzero(hit))
                 self.open &= ~larger
-
-    def finalists(self, tolerance: float, count: int) -> list[int]:
-        """The leaves to confirm: at most ``count``, within ``tolerance`` (a share) of the fastest, fastest first."""
-        ok = {a.leaf: a.latency_us for a in self.attempts if a.status == Status.OK and a.latency_us is not None}
-        near = [leaf for leaf, us in ok.items() if us <= self.best_us * (1.0 + tolerance)]
-        return sorted(near, key=lambda leaf: (ok[leaf], leaf))[:count]

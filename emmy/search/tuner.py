@@ -2,114 +2,43 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emmy.bench.jobs import ReferenceSet, Reply, Row, TorchSource
+from emmy.bench.jobs import ReferenceSet, Reply, Row
 from emmy.bench.records import CONFIRM, Measurement, Status
 from emmy.device.base import Capabilities
-from emmy.errors import CompileFailed, EmmyError, Refused
+from emmy.errors import Refused
 from emmy.ir.nest import Region, region_key
 from emmy.priors.base import Prior
-from emmy.schedule.knobs import KnobMap
-from emmy.schedule.space import Space, enumerate_space
-from emmy.search.policy import Search
+from emmy.schedule.space import enumerate_space
 from emmy.search.realise import realise
-from emmy.search.recorder import Recorder, reply_of
+from emmy.search.recorder import Known, Recorder, reply_of
+from emmy.search.screening import Bencher, Progress, Screener, TuneOptions
 from emmy.search.structure import Cut, composed, cuts
-from emmy.search.variant import Variant, knobs_text
+from emmy.search.variant import Variant
 
 if TYPE_CHECKING:
-    from emmy.bench.artefact import Artefact
-    from emmy.bench.protocol import ConfirmResult
-    from emmy.search.ahead import Preparer, Ticket
+    from emmy.search.ahead import Preparer
     from emmy.store.store import Store
 
-FINALISTS = 4
 CONFIRM_PROCESSES = 2
 CONFIRM_ROUNDS = 3
-BATCH_PER_UNIT = 2
-"""Leaves drawn at a time for each core: they compile side by side, and are timed one after the other."""
-
-COMPILE_DEADLINE_S = 60.0
-"""Of a leaf that is prepared ahead, from when the search asks for it."""
-
 CUT_SLACK = 2.0
 """A cut whose children's prior picks together take longer than this times the best whole plan is not tuned further."""
-
-
-class Bencher(Protocol):
-    """What the tuner needs of a bench (``emmy.bench.protocol.Bench``)."""
-
-    def screen(
-        self,
-        artefact: Artefact,
-        reference_set: ReferenceSet,
-        best_us: float | None = None,
-        regime: str = "O3",
-        lane: str = "std",
-    ) -> Reply: ...
-
-    def build_ahead(self, rows: Sequence[Row], reference_set: ReferenceSet) -> list[Reply]: ...
-
-    def confirm(
-        self,
-        rows: Sequence[Row],
-        reference_set: ReferenceSet,
-        sources: Sequence[TorchSource] = (),
-        processes: int = 6,
-        rounds: int = 6,
-        cache: str = "cold",
-        seed: int = 0,
-    ) -> ConfirmResult: ...
-
-
-@dataclass(frozen=True, slots=True)
-class TuneOptions:
-    """patience: live attempts without a new best. o3_tol: share above the best within which a leaf is a finalist."""
-
-    patience: int = 50
-    o3_tol: float = 0.15
-    fast_math: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    """A leaf on its way to the bench. row: its known row; reply: known, or why it does not lower."""
-
-    leaf: int
-    knobs: KnobMap
-    variant: Variant | None
-    row: Measurement | None
-    reply: Reply | None
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """One attempt, as it ended. best_us: the best of the region so far; ``attempt`` counts live and known ones."""
-
-    region: str
-    attempt: int
-    offered: int
-    label: str
-    reply: Reply
-    live: bool
-    origin: str
-    best_us: float | None
-    since_best: int
 
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
     """How the search of a region ended.
 
-    best: the confirmed best, None where nothing ran. confirmed: its row. live, known: attempts; statuses: of them all.
-    children: of the cuts that were tuned. skipped: why nothing was searched, where that is so.
+    best: the confirmed best, None where nothing ran. confirmed: its row. live, known: attempts; again: leaves measured
+    in O3 after O1. statuses: how each leaf ended, in O3 where it was measured in both. children: of the cuts that were
+    tuned. skipped: why nothing was searched, where that is so.
     """
 
     region: Region
@@ -124,6 +53,7 @@ class Tuned:
     prior: str = ""
     seconds: float = 0.0
     children: tuple[Tuned, ...] = ()
+    again: int = 0
     skipped: str = ""
 
     @property
@@ -189,16 +119,9 @@ class Tuner:
         self.recorder.region(region, shape)
         space = enumerate_space(region, self.caps, self.options.fast_math)
         known = self.recorder.known(key)
-        finished = self.recorder.finished(key)
-        if not any(row.ok for row in known.values()):
-            # Nothing ran: what stopped it (a missing linker, a full disk) may be gone, and a retry is to try again.
-            known, finished = {}, 0
-        search, variants = self._search(region, space, shape, known, finished)
-        if finished and not self._still_holds(search, variants, known):
-            search, variants = self._search(region, space, shape, known, 0)
-        best_us = search.best_us if search.best is not None else None
-        contenders = [variants[leaf] for leaf in search.finalists(self.options.o3_tol, FINALISTS)]
-        statuses: Counter[str] = Counter(attempt.status for attempt in search.attempts)
+        screened = self._screener().run(region, space, shape, known)
+        best_us, contenders = screened.best_us, screened.finalists(self.options.o3_tol)
+        search, statuses = screened.search, screened.statuses
         live, children = search.live, []
         for cut in cuts(region):
             variant, tuned, replies = self._cut(region, cut, shape, best_us, known)
@@ -209,7 +132,12 @@ class Tuner:
                 contenders.append(variant)
         best, confirmed = self._confirm(region, contenders, shape)
         reason = "patience" if search.live_since_best >= self.options.patience else "space exhausted"
-        settings = {"patience": self.options.patience, "attempts": len(search.attempts), "pruned": search.pruned}
+        settings = {
+            "patience": self.options.patience,
+            "attempts": len(search.attempts),
+            "pruned": search.pruned,
+            "regime": screened.standings.regime,
+        }
         self.recorder.close(region, shape, confirmed, reason, settings)
         tuned_region = Tuned(
             region,
@@ -224,6 +152,7 @@ class Tuner:
             self.prior.name,
             perf_counter() - started,
             tuple(children),
+            screened.again,
             "" if len(space) or best else "; ".join(f"{n}: {r}" for n, r in space.declined.items()),
         )
         self.done[key] = tuned_region
@@ -242,134 +171,28 @@ class Tuner:
             known=0,
             statuses=empty,
             children=(),
+            again=0,
             pruned=0,
             seconds=0.0,
             skipped="an equal kernel was tuned",
         )
 
-    def _search(
-        self, region: Region, space: Space, shape: str, known: Mapping[str, Measurement], finished: int
-    ) -> tuple[Search, dict[int, Variant]]:
-        scores = self.prior.scores(space) if len(space) else np.zeros(0)
-        places = np.argsort(np.argsort(scores, kind="stable"), kind="stable") + 1
-        search = Search(space.labels, space.features, scores, self.options.patience)
-        variants: dict[int, Variant] = {}
-        for one, built in self._leaves(region, space, search, known, finished):
-            reply, live = one.reply, one.row is None or one.reply is None
-            if reply is None and one.variant is not None:
-                best_us = search.best_us if search.best is not None else None
-                reply = built or self._screen(region, one.variant, best_us)
-            assert reply is not None
-            if one.variant is not None and reply.ok:
-                variants[one.leaf] = one.variant
-            origin = search.origin(one.leaf)
-            if live:
-                rank = int(places[one.leaf])
-                self.recorder.attempt(region, one.knobs, one.variant, reply, shape, origin, rank, len(space))
-            search.tell(one.leaf, reply.status, reply.median_us if reply.ok else None, live)
-            self._tell(region, search, len(space), str(one.knobs), reply, live, origin)
-        for leaf in search.finalists(self.options.o3_tol, FINALISTS):
-            if leaf not in variants:
-                variants[leaf] = Variant(region, self.caps, space.knobs(leaf), space.lower(leaf))
-        return search, variants
-
-    def _leaves(
-        self, region: Region, space: Space, search: Search, known: Mapping[str, Measurement], finished: int
-    ) -> Iterator[tuple[_Drawn, Reply | None]]:
-        """The leaves to measure next, and for one that does not compile its reply; ended by the search itself."""
-        if self.preparer is not None and finished < self.options.patience:
-            yield from self._streamed(region, space, search, known, self.preparer)
-            return
-        while leaves := search.ask(BATCH_PER_UNIT * self.caps.units):
-            if finished >= self.options.patience:
-                # A search of at least this patience ended in this sweep; what it did not measure it did not need. Its
-                # rows are taken as they are, and the finalists alone are lowered again.
-                drawn = [
-                    _Drawn(leaf, k, None, r, reply_of(r))
-                    for leaf in leaves
-                    if (r := known.get(knobs_text(k := space.knobs(leaf)))) is not None
-                ]
-            else:
-                drawn = [self._draw(region, space, leaf, known) for leaf in leaves]
-            built = self._build_ahead(region, [one for one in drawn if one.reply is None])
-            for one in drawn:
-                yield one, built.get(one.leaf)
-            if len(drawn) < len(leaves):
-                return
-
-    def _streamed(
-        self, region: Region, space: Space, search: Search, known: Mapping[str, Measurement], preparer: Preparer
-    ) -> Iterator[tuple[_Drawn, Reply | None]]:
-        """As many leaves under way as there are processes, so that the device waits for none of them."""
-        window: deque[tuple[int, KnobMap, Ticket]] = deque()
-        while True:
-            for leaf in search.ask(preparer.processes - len(window)):
-                knobs = space.knobs(leaf)
-                window.append((leaf, knobs, preparer.submit(region, knobs)))
-            if not window:
-                return
-            leaf, knobs, ticket = window.popleft()
-            row = known.get(knobs_text(knobs))
-            try:
-                prepared = preparer.result(ticket, COMPILE_DEADLINE_S)
-            except CompileFailed as error:
-                yield _Drawn(leaf, knobs, None, None, Reply(Status.COMPILE_FAILED, _one_line(error))), None
-                continue
-            variant = prepared.variant(region, self.caps, knobs)
-            if variant is None:
-                yield _Drawn(leaf, knobs, None, row, Reply(Status.INVALID, prepared.error)), None
-                continue
-            held = row if row is not None and row.plan_digest == variant.digest else None
-            yield _Drawn(leaf, knobs, variant, held, reply_of(held) if held is not None else None), None
-
-    def _still_holds(self, search: Search, variants: Mapping[int, Variant], known: Mapping[str, Measurement]) -> bool:
-        """Whether a search that was not lowered again came as far as it did, with finalists of the measured code.
-
-        Another prior asks in another order, and another space may lack the leaves that were measured.
-        """
-        reached = min((row.median_us for row in known.values() if row.ok and row.median_us is not None), default=None)
-        if search.best is None or (reached is not None and search.best_us > reached):
-            return False
-        finalists = [variants[leaf] for leaf in search.finalists(self.options.o3_tol, FINALISTS)]
-        return all(v.text not in known or known[v.text].plan_digest == v.digest for v in finalists)
-
-    def _draw(self, region: Region, space: Space, leaf: int, known: Mapping[str, Measurement]) -> _Drawn:
-        """A leaf, lowered and printed; with a reply where it has a row of the same code in this sweep."""
-        knobs = space.knobs(leaf)
-        row = known.get(knobs_text(knobs))
-        try:
-            variant = Variant(region, self.caps, knobs, space.lower(leaf))
-            digest = variant.digest  # prints the kernels: whatever is wrong with them shows here
-            same = row is not None and row.plan_digest == digest
-        except Exception as error:
-            # A leaf that does not lower is a row like any other: the search goes on, the fault stays on record.
-            return _Drawn(leaf, knobs, None, row, Reply(Status.INVALID, _one_line(error)))
-        return _Drawn(leaf, knobs, variant, row if same else None, reply_of(row) if same and row else None)
-
-    def _build_ahead(self, region: Region, drawn: Sequence[_Drawn]) -> dict[int, Reply]:
-        """Compiles what is to be screened on all cores; the replies of those that failed, which are not tried again."""
-        if len(drawn) < 2:
-            return {}
-        rows = [Row(str(one.leaf), one.variant.artefact, one.variant.lane, "O3") for one in drawn if one.variant]
-        replies = self.bench.build_ahead(rows, self.references(region))
-        return {int(row.label): reply for row, reply in zip(rows, replies, strict=True) if not reply.ok}
-
-    def _screen(self, region: Region, variant: Variant, best_us: float | None) -> Reply:
-        return self.bench.screen(variant.artefact, self.references(region), best_us, "O3", variant.lane)
-
-    def _tell(
-        self, region: Region, search: Search, offered: int, label: str, reply: Reply, live: bool, origin: str
-    ) -> None:
-        best = search.best_us if search.best is not None else None
-        count = len(search.attempts)
-        self.on_progress(
-            Progress(region.name, count, offered, label, reply, live, origin, best, search.live_since_best)
+    def _screener(self) -> Screener:
+        return Screener(
+            self.bench,
+            self.caps,
+            self.prior,
+            self.recorder,
+            self.options,
+            self.references,
+            self.on_progress,
+            self.preparer,
         )
 
     # ---------------------------------------------------------------------------------------------------- a cut
 
     def _cut(
-        self, region: Region, cut: Cut, shape: str, best_us: float | None, known: Mapping[str, Measurement]
+        self, region: Region, cut: Cut, shape: str, best_us: float | None, known: Known
     ) -> tuple[Variant | None, list[Tuned], list[Reply]]:
         """The cut plan of tuned children, where its first guess comes near the best whole plan."""
         first = self._guess(region, cut)
@@ -409,13 +232,13 @@ class Tuner:
         variant: Variant,
         shape: str,
         best_us: float | None,
-        known: Mapping[str, Measurement],
+        known: Known,
         replies: list[Reply],
     ) -> Reply:
-        row = known.get(variant.text)
+        row = known.get(("O3", variant.text))
         if row is not None and row.plan_digest == variant.digest:
             return reply_of(row)
-        reply = self._screen(region, variant, best_us)
+        reply = self._screener().screen(region, variant, best_us)
         self.recorder.attempt(region, variant.knobs, variant, reply, shape, "cut")
         replies.append(reply)
         label = str(variant.knobs)
@@ -444,14 +267,9 @@ class Tuner:
                 self.recorder.measured(v, result.replies[label], CONFIRM.label, shape)
                 for label, v in zip(labels, distinct, strict=True)
             ]
-            self.recorder.confirmations(rows)
+            self.recorder.append(*rows)
         pairs = [(r.median_us, place) for place, r in enumerate(rows) if r.ok and r.median_us is not None]
         if not pairs:
             return None, None
         place = min(pairs)[1]
         return distinct[place], rows[place]
-
-
-def _one_line(error: Exception) -> str:
-    text = str(error).splitlines()[0] if str(error) else ""
-    return text if isinstance(error, EmmyError) else f"{type(error).__name__}: {text}"

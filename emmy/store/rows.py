@@ -104,7 +104,8 @@ class AbRow:
 class Decision:
     """What was decided, by what, and why: the latest row under a key stands.
 
-    kind: ``greedy`` (what is deployed), ``prior_pick``, ``verdict``, ``done`` (search of a region ended), …
+    kind: ``greedy`` (what is deployed), ``prior_pick``, ``verdict``, ``screened`` (the part of a search in the cheap
+    build ended), ``done`` (search of a region ended), …
     source: ``evidence``, ``online``, ``offline``; for a verdict, ``ab``. us: predicted or measured microseconds.
     payload: JSON with whatever the kind needs besides.
     """

@@ -11,13 +11,13 @@ Put = Callable[..., object]
 TEXT = """\
 6 ok, 3 failed, 2 clusters
 
-k_matmul_3fa2c1 (quick.matmul.256) on cpu-test: 2 timeout (O3), 5 ok
+k_matmul_3fa2c1 (quick.matmul.256) on cpu-test: 2 timeout (O3), 4 ok
   error   run exceeded its deadline of 5 s
   shared  FUSE='' STAGE=d2/sync
   only in failing rows  STAGE=d2/sync
   example {"FUSE": "", "TILE": "n64x8", "STAGE": "d2/sync"}
 
-k_matmul_3fa2c1 (quick.matmul.256) on cpu-test: 1 compile_failed (O3), 5 ok
+k_matmul_3fa2c1 (quick.matmul.256) on cpu-test: 1 compile_failed (O3), 4 ok
   error   ptxas: too much shared memory
   example {"FUSE": "", "TILE": "n66x8", "STAGE": ""}"""
 
@@ -30,6 +30,17 @@ def test_what_an_ok_row_has_as_well_tells_nothing(measured: Store, put: Put) -> 
     put("matmul", 9, 20.0, stage="d2/sync")
     assert failures(measured).clusters[0].shared == {"FUSE": "", "STAGE": "d2/sync"}
     assert failures(measured).clusters[0].telling == {}
+
+
+def test_failing_rows_are_compared_with_ok_rows_of_their_own_build(store: Store, put: Put) -> None:
+    store.start_sweep("cpu-test", sweep="s")
+    for tile in (1, 2):
+        put("matmul", tile, 10.0, stage="d2/sync", regime="O1")
+        put("matmul", tile, None, stage="d2/sync", status=Status.LAUNCH_FAILED, error="too much shared memory")
+    put("matmul", 3, 9.0)
+    (cluster,) = failures(store).clusters
+    assert (cluster.regimes, cluster.count, cluster.ok) == (("O3",), 2, 1)
+    assert cluster.telling == {"STAGE": "d2/sync"}
 
 
 def test_status_kernel_and_error_make_a_cluster(store: Store, put: Put) -> None:

@@ -89,6 +89,38 @@ def test_without_the_deployable_build_the_cheap_one_ranks_and_says_so(store: Sto
     assert [line.us for line in board.lines] == [{"O1 screen.v1.cold": 8.0}, {"O1 screen.v1.cold": 9.0}]
 
 
+def test_a_board_of_two_builds_ranks_the_deployable_one_and_mixes_no_latencies(
+    store: Store, put: Callable[..., object]
+) -> None:
+    """Screened in O1, the two fastest again in O3: the third, slower in O1 than they are in O3, stays behind them."""
+    store.start_sweep("cpu-test", sweep="s")
+    for tile, cheap in ((1, 8.0), (2, 9.0), (3, 9.5), (4, 9.2)):
+        put("matmul", tile, cheap, regime="O1", rank=4 - tile if tile < 4 else 9)
+    put("matmul", 1, 20.0)
+    put("matmul", 2, 19.0)
+    put("matmul", 4, None, status="launch_failed", error="no")
+    (board,) = leaderboards(store)
+    assert board.ranked_by == "O3 screen.v1.cold"
+    assert [(line.rank, line.knobs["TILE"], line.status) for line in board.lines] == [
+        (1, "n2x8", "ok"), (2, "n1x8", "ok"), (None, "n3x8", "ok"), (None, "n4x8", "launch_failed"),
+    ]  # fmt: skip
+    (pick,) = board.picks
+    assert (pick.rank, pick.measured, pick.ratio) == (4, 4, 9.5 / 8.0)
+    assert str(pick) == "offline pick: rank 4/4 by O1 screen.v1.cold, 1.19x of best  <-- misses best"
+
+
+def test_what_was_given_up_in_the_deployable_build_is_not_ordered_by_the_cheap_one(
+    store: Store, put: Callable[..., object]
+) -> None:
+    store.start_sweep("cpu-test", sweep="s")
+    for tile, cheap, real in ((1, 5.0, 40.0), (2, 6.0, 30.0), (3, 7.0, 10.0)):
+        put("matmul", tile, cheap, regime="O1")
+        put("matmul", tile, real, abandoned=tile < 3)
+    put("matmul", 4, 6.5, regime="O1")
+    (board,) = leaderboards(store)
+    assert [line.knobs["TILE"] for line in board.lines] == ["n3x8", "n2x8", "n1x8", "n4x8"]
+
+
 def test_sweeps_are_kept_apart(measured: Store) -> None:
     assert [board.kernel for board in leaderboards(measured)] == ["k_matmul_3fa2c1", "k_softmax_3fa2c1"]
     assert [board.kernel for board in leaderboards(measured, sweep="old")] == ["k_reduce_3fa2c1"]

@@ -23,7 +23,8 @@ from emmy.schedule import space as spaces
 from emmy.schedule.knobs import OFF, KnobMap, Reduce, ScalarTile, Split
 from emmy.schedule.tiers.base import Tier, product, rule
 from emmy.search import tuner as tuners
-from emmy.search.tuner import Progress, TuneOptions, Tuner
+from emmy.search.screening import Progress, TuneOptions
+from emmy.search.tuner import Tuner
 from emmy.store import Store as TuneStore
 
 CAPS = Capabilities(
@@ -140,9 +141,14 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Capabilities:
 
 @pytest.fixture
 def recording(toy: Capabilities, tmp_path: Path) -> Callable[..., Path]:
-    """Records every leaf of regions as if swept: ``spread`` is the relative width of the quartiles."""
+    """Records every leaf of regions as if swept: ``spread`` is the relative width of the quartiles.
 
-    def row(variant: tuners.Variant, protocol: str, status: Status, us: float | None, spread: float) -> Measurement:
+    us: latencies, of the deployable build; cheap: of the cheap one, screened alone, where it is given.
+    """
+
+    def row(
+        variant: tuners.Variant, protocol: str, status: Status, us: float | None, spread: float, regime: str = "O3"
+    ) -> Measurement:
         whole = (
             region_key(variant.region),
             toy.name,
@@ -153,7 +159,7 @@ def recording(toy: Capabilities, tmp_path: Path) -> Callable[..., Path]:
             "std",
         )
         low, high = us and us * (1 - spread / 2), us and us * (1 + spread / 2)
-        build = ("O3", protocol, variant.digest, "recorded", status)
+        build = (regime, protocol, variant.digest, "recorded", status)
         return Measurement(*whole, *build, median_us=us, low_us=low, high_us=high, samples=5)
 
     def record(
@@ -161,6 +167,8 @@ def recording(toy: Capabilities, tmp_path: Path) -> Callable[..., Path]:
         spread: float = 0.0,
         fails: Callable[[KnobMap], Status | None] = lambda _: None,
         also: Sequence[tuple[tuners.Variant, float]] = (),
+        us: Callable[[KnobMap], float] = latency_us,
+        cheap: Callable[[KnobMap], float] | None = None,
     ) -> Path:
         source = TuneStore(tmp_path / "source" / "emmy.duckdb")
         rows = []
@@ -169,9 +177,11 @@ def recording(toy: Capabilities, tmp_path: Path) -> Callable[..., Path]:
             for leaf in range(len(space)):
                 variant = tuners.Variant(region, toy, space.knobs(leaf), space.lower(leaf))
                 status = fails(variant.knobs) or Status.OK
-                us = latency_us(variant.knobs) if status is Status.OK else None
-                rows += [row(variant, protocol.label, status, us, spread) for protocol in (SCREEN, CONFIRM)]
-        rows += [row(v, protocol.label, Status.OK, us, spread) for v, us in also for protocol in (SCREEN, CONFIRM)]
+                took = us(variant.knobs) if status is Status.OK else None
+                rows += [row(variant, protocol.label, status, took, spread) for protocol in (SCREEN, CONFIRM)]
+                if cheap is not None:
+                    rows.append(row(variant, SCREEN.label, Status.OK, cheap(variant.knobs), spread, "O1"))
+        rows += [row(v, protocol.label, Status.OK, took, spread) for v, took in also for protocol in (SCREEN, CONFIRM)]
         source.append(*rows)
         export(source, "recorded", tmp_path / "sweep.parquet")
         return tmp_path / "sweep.parquet"

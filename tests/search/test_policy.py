@@ -116,16 +116,6 @@ def test_a_timeout_prunes_nothing_where_the_tier_says_nothing_about_code_size() 
     assert np.count_nonzero(~search.open) == 1
 
 
-def test_finalists_are_those_within_the_tolerance_fastest_first() -> None:
-    labels, features = space()
-    search = Search(labels, features, np.arange(60.0), 50)
-    for leaf, us in enumerate((10.0, 11.4, 11.6, 10.5, 30.0)):
-        search.tell(leaf, Status.OK, us)
-    search.tell(9, Status.WRONG_RESULT, None)
-    assert search.finalists(0.15, 4) == [0, 3, 1]
-    assert search.finalists(0.15, 2) == [0, 3]
-
-
 def test_a_tree_keeps_only_levels_that_fork() -> None:
     labels, _ = space()
     tree = ForkTree(labels)

@@ -16,7 +16,8 @@ from emmy.errors import CompileFailed
 from emmy.ir.nest import Region
 from emmy.schedule.knobs import KnobMap
 from emmy.search.ahead import Prepared, prepare
-from emmy.search.tuner import Progress, Tuner
+from emmy.search.screening import Progress
+from emmy.search.tuner import Tuner
 from emmy.search.variant import knobs_text
 
 Record = Callable[..., Path]
@@ -24,23 +25,28 @@ Make = Callable[..., Tuner]
 
 
 class Inline:
-    """Prepares in this process when asked for the result; ``deepest``: most leaves under way at once."""
+    """Prepares in this process when asked for the result; ``deepest``: most leaves under way at once; ``regimes``: as
+    submitted, ``given``: as asked for."""
 
     def __init__(self, caps: Capabilities, processes: int, fails: Callable[[int], bool] = lambda _: False) -> None:
         self.caps, self.processes, self.fails = caps, processes, fails
         self.open, self.deepest, self.asked = 0, 0, 0
+        self.regimes: list[str] = []
+        self.given: list[str] = []
 
-    def submit(self, region: Region, knobs: KnobMap) -> Any:
+    def submit(self, region: Region, knobs: KnobMap, regime: str = "O3") -> Any:
         self.open += 1
+        self.regimes.append(regime)
         self.deepest = max(self.deepest, self.open)
-        return SimpleNamespace(region=region, knobs=knobs)
+        return SimpleNamespace(region=region, knobs=knobs, regime=regime)
 
     def result(self, ticket: Any, deadline_s: float) -> Prepared:
         self.open -= 1
         self.asked += 1
+        self.given.append(ticket.regime)
         if self.fails(self.asked):
             raise CompileFailed("compilation exceeded its deadline of 60 s")
-        return prepare(pickle.dumps(ticket.region), self.caps, knobs_text(ticket.knobs), None, "O3")
+        return prepare(pickle.dumps(ticket.region), self.caps, knobs_text(ticket.knobs), None, ticket.regime)
 
 
 def run(make_tuner: Make, recording: Path, region: Region, preparer: Inline | None, patience: int = 40) -> Any:

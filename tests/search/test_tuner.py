@@ -11,7 +11,8 @@ from emmy.ir.nest import Region, region_key
 from emmy.priors.uninformed import UninformedPrior
 from emmy.schedule.knobs import KnobMap, ScalarTile
 from emmy.search.pick import Picker
-from emmy.search.tuner import FINALISTS, Progress, Tuner
+from emmy.search.screening import FINALISTS, Progress
+from emmy.search.tuner import Tuner
 from emmy.search.variant import read_knobs
 from emmy.store import Store
 

@@ -13,14 +13,14 @@ from tasks.ab import ab
 from tasks.keys import SweepRun, code_version, content_key, content_policy, results_of
 from tasks.tune import tune
 
-RUN = SweepRun("20261130-1", "model-cpu", "d1", "c1", "code1", 50, 0.15, False, "", "p1", "{}")
+RUN = SweepRun("20261130-1", "model-cpu", "d1", "c1", "code1", 50, 0.15, True, False, "", "p1", "{}")
 
 
 @pytest.mark.parametrize(
     "changed",
     [
         {"sweep": "20261130-2"}, {"device": "NVIDIA H200"}, {"driver": "d2"}, {"compiler": "c2"}, {"code": "code2"},
-        {"patience": 12}, {"o3_tol": 0.1}, {"fast_math": True}, {"pins": "TILE=n8x8"}, {"prior": "p2"},
+        {"patience": 12}, {"o3_tol": 0.1}, {"o1": False}, {"fast_math": True}, {"pins": "TILE=n8x8"}, {"prior": "p2"},
         {"rules": "{1}"},
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from emmy.bench.jobs import Reply
 from emmy.bench.records import Status
-from emmy.search.tuner import Progress
+from emmy.search.screening import Progress
 from tasks import progress
 from tasks.progress import Reporter, Stopped, clock
 
@@ -53,6 +53,18 @@ def test_attempts_are_told_now_and_then(reporter: Reporter) -> None:
     told = [line for line in lines(reporter) if "variants" in line]
     assert len(told) == 2
     assert "8 of 400 variants, best 5.000 µs, 0:16" in told[0]
+
+
+def test_a_best_of_the_cheap_build_says_so(reporter: Reporter) -> None:
+    reply = Reply(Status.OK, median_us=5.0)
+    reporter.line("start")
+    reporter.begin("tune", "a")
+    for regime in ("O1", "O3"):
+        reporter.now[0] += 20  # type: ignore[attr-defined]
+        reporter.attempt(Progress("k", 1, 400, "", reply, True, "prior", 5.0, 0, regime))
+    cheap, deployed = (line for line in lines(reporter) if "variants" in line)
+    assert "best 5.000 µs in O1, " in cheap
+    assert "best 5.000 µs, " in deployed
 
 
 def test_known_results_count_as_done(reporter: Reporter) -> None:
