@@ -3,7 +3,8 @@
 Tunes the shapes of the chosen bars cold into one sweep, times each tuned best beside eager PyTorch (and torch.compile,
 with ``--tcompile``), and prints every bar with its rows, ratios and shares of the ceiling. It stops in time: what was
 measured stays in the store and in the results beside it, and the next call goes on from there. ``--clean`` starts over
-in a new sweep, ``--report`` only prints what is there.
+in a new sweep, ``--report`` only prints what is there, ``--from FILE`` what a file of results holds; neither needs a
+measurement, and the latter no GPU.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.h200_report import Result, report
+from benchmarks.h200_report import Result, patience_of, report
 from benchmarks.h200_shapes import GROUPS, Subject
 
 if TYPE_CHECKING:
     from emmy.bench.jobs import ReferenceSet
     from emmy.bench.protocol import Bench
+    from emmy.device.base import Capabilities
     from emmy.ir.nest import Region
     from emmy.pipeline import Job, Workspace
     from emmy.search.tuner import Tuned, Tuner
@@ -84,24 +86,35 @@ class Data:
 
 
 class Results:
-    """Finished subjects of a sweep, one JSON line each, beside the store."""
+    """Finished subjects of a sweep, one JSON line each, beside the store; a line each for the device and its ceilings.
 
-    def __init__(self, path: Path, sweep: str) -> None:
-        self.path, self.sweep = path, sweep
+    sweep: its id; None: the last one of the file.
+    """
+
+    def __init__(self, path: Path, sweep: str | None = None) -> None:
+        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        self.path, self.sweep = path, sweep or (lines[-1]["sweep"] if lines else "")
         self.rows: dict[str, Result] = {}
         self.ceilings: dict[str, Any] = {}
-        for line in path.read_text().splitlines() if path.exists() else ():
-            data = json.loads(line)
-            if data.pop("sweep") != sweep:
+        self.device: dict[str, Any] = {}
+        for data in lines:
+            if data.pop("sweep") != self.sweep:
                 continue
             if "ceilings" in data:
                 self.ceilings = data["ceilings"]
+            elif "device" in data:
+                self.device = data["device"]
             else:
                 self.rows[data["name"]] = Result(**data)
 
     def add(self, result: Result) -> None:
         self.rows[result.name] = result
         self._write(asdict(result))
+
+    def set_device(self, device: dict[str, Any]) -> None:
+        if device != self.device:
+            self.device = device
+            self._write({"device": device})
 
     def set_ceilings(self, ceilings: dict[str, Any]) -> None:
         self.ceilings = ceilings
@@ -120,6 +133,8 @@ def say(text: str) -> None:
 
 def main() -> int:
     options = _options()
+    if options.source is not None:
+        return _from_file(options)
     from emmy import config
     from emmy.pipeline import open_workspace
 
@@ -129,19 +144,53 @@ def main() -> int:
     work.folder.mkdir(parents=True, exist_ok=True)
     sweep = work.sweep(options.clean)
     results = Results(work.folder / "h200.jsonl", sweep)
-    groups = options.group or list(GROUPS)
-    subjects = list({s.name: s for group in groups for s in GROUPS[group] if options.kernel in s.name}.values())
-    say(f"{work.caps.name}, driver {work.caps.driver}, {work.caps.compiler}, sweep {sweep}, {work.prior.name} prior")
-    say(f"patience {settings.patience}, {len(subjects)} subjects, {options.minutes:g} minutes")
+    groups, subjects = _chosen(options)
+    say(f"{_about(work.caps)}, sweep {sweep}, {work.prior.name} prior")
     limit = started + 60 * options.minutes - GRACE_S
     if not options.report:
+        say(f"{len(subjects)} subjects, patience {settings.patience}, {options.minutes:g} minutes")
+        results.set_device(work.caps.to_dict())
         _under_limit(limit, lambda: _measure(work, sweep, subjects, results, options, limit))
-    done = [s.name for s in subjects if s.name in results.rows]
     text, passed = report(groups, results.rows, results.ceilings, work.caps)
     say(text)
-    say(f"{len(done)} of {len(subjects)} subjects measured in {time.monotonic() - started:.0f} s")
+    whole = _counted(subjects, results)
+    say(f"{time.monotonic() - started:.0f} s")
     _export(work, results, text, options.out)
-    return 0 if passed and len(done) == len(subjects) else 1
+    return 0 if passed and whole else 1
+
+
+def _from_file(options: argparse.Namespace) -> int:
+    """The tables of a file of results."""
+    from emmy.device.base import Capabilities
+    from emmy.device.cuda_targets import cuda_target
+
+    if not options.source.is_file():
+        say(f"no file {options.source}")
+        return 2
+    results = Results(options.source)
+    groups, subjects = _chosen(options)
+    caps = Capabilities.from_dict(results.device) if results.device else cuda_target("sm_90a")
+    say(f"{_about(caps)}, sweep {results.sweep}, read from {options.source.name}")
+    text, passed = report(groups, results.rows, results.ceilings, caps)
+    say(text)
+    return 0 if _counted(subjects, results) and passed else 1
+
+
+def _chosen(options: argparse.Namespace) -> tuple[list[str], list[Subject]]:
+    """The bars, and their subjects, each once."""
+    groups = options.group or list(GROUPS)
+    return groups, list({s.name: s for group in groups for s in GROUPS[group] if options.kernel in s.name}.values())
+
+
+def _about(caps: Capabilities) -> str:
+    return ", ".join(filter(None, (caps.name, f"driver {caps.driver}" if caps.driver else "", caps.compiler)))
+
+
+def _counted(subjects: list[Subject], results: Results) -> bool:
+    """Says how many subjects were measured, and with which patience; whether all were."""
+    done = [results.rows[s.name] for s in subjects if s.name in results.rows]
+    say(f"{len(done)} of {len(subjects)} subjects measured, patience {patience_of(done)}")
+    return len(done) == len(subjects)
 
 
 def _under_limit(limit: float, run: Any) -> None:
@@ -224,7 +273,7 @@ def _subject(
     from emmy.errors import DeviceLost, EmmyError
     from emmy.pipeline import open_job
 
-    result = Result(subject.name)
+    result = Result(subject.name, patience=work.settings.patience)
     started = time.perf_counter()
     try:
         job = data.job = open_job(subject.target)
@@ -306,7 +355,7 @@ def _export(work: Workspace, results: Results, text: str, out: Path | None) -> N
         return
     out.mkdir(parents=True, exist_ok=True)
     facts = {"device": work.caps.name, "driver": work.caps.driver, "compiler": work.caps.compiler,
-             "sweep": results.sweep, "patience": work.settings.patience, "ceilings": results.ceilings}  # fmt: skip
+             "sweep": results.sweep, "ceilings": results.ceilings}  # fmt: skip
     content = facts | {"rows": [asdict(row) for row in results.rows.values()]}
     (out / "h200.json").write_text(json.dumps(content, indent=1))
     (out / "h200.txt").write_text(text + "\n")
@@ -327,6 +376,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="time subjects again that have a result")
     parser.add_argument("--tcompile", action="store_true", help="time torch.compile as well where a bar asks for it")
     parser.add_argument("--report", action="store_true", help="measure nothing, print what is there")
+    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="print what FILE (h200.jsonl) holds")
     parser.add_argument("--debug", action="store_true", help="a shape that fails ends the run with its traceback")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for results that are brought home")
     return parser.parse_args()

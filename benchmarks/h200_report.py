@@ -20,7 +20,8 @@ class Result:
     """One subject. Latencies in microseconds, times in seconds.
 
     open_s: tracing and reference data; tune_s: these and the search with its confirmation; screen_s, confirm_s: of the
-    search, in the bench; parent_s: of the search, everything else. live: leaves measured.
+    search, in the bench; parent_s: of the search, everything else. live: leaves measured. patience: that it was tuned
+    with; 0 in results from before it was noted.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Result:
     spills: int = 0
     sm_clock_mhz: int = 0
     throttle: str = ""
+    patience: int = 0
 
     @property
     def ok(self) -> bool:
@@ -81,7 +83,8 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """value: a row's ratio. limit: of the geometric mean; row_limit: of each row. only: rows that belong to the bar."""
+    """value: a row's ratio. limit: of the geometric mean; row_limit: of each row. only: rows that belong to the bar.
+    every: the limit is of the least ratio. missing: what a row without a ratio lacks."""
 
     title: str
     value: Callable[[Result, Mapping[str, Result], Mapping[str, Any]], float | None]
@@ -89,6 +92,7 @@ class Bar:
     row_limit: float | None = None
     only: Callable[[str], bool] = lambda _: True
     every: bool = False
+    missing: str = "no eager"
 
 
 def _eager(row: Result, rows: Mapping[str, Result], ceilings: Mapping[str, Any]) -> float | None:
@@ -101,7 +105,7 @@ def _best(row: Result, rows: Mapping[str, Result], ceilings: Mapping[str, Any]) 
 
 def _twin(row: Result, rows: Mapping[str, Result], ceilings: Mapping[str, Any]) -> float | None:
     other = rows.get(twin(row.name) or "")
-    return other.emmy_us / row.emmy_us if other is not None and other.emmy_us and row.emmy_us else None
+    return other.emmy_us / row.emmy_us if other is not None and other.ok and other.emmy_us and row.emmy_us else None
 
 
 def _stream(row: Result, rows: Mapping[str, Result], ceilings: Mapping[str, Any]) -> float | None:
@@ -122,10 +126,18 @@ def stream_us(name: str, ceilings: Mapping[str, Any]) -> float | None:
 BARS: dict[str, Bar] = {
     "fp32": Bar("fp32 matmul, eager/emmy", _eager, 1.25, 0.95),
     "fp16": Bar("fp16 matmul on mma.sync, eager/emmy", _eager, 0.95),
-    "bf16": Bar("bf16, fp16/bf16 of the same shape", _twin, 0.97, only=lambda name: name.endswith(".bf16")),
-    "dyn": Bar("symbolic M, static/dynM", _twin, 0.95, only=lambda name: name.endswith(".dynM")),
-    "stream": Bar("large row kernels, streaming kernel/emmy", _stream, 0.88, 0.88, every=True),
-    "rows": Bar("row kernels, min(eager, torch.compile)/emmy", _best, 1.4),
+    "bf16": Bar(
+        "bf16, fp16/bf16 of the same shape",
+        _twin,
+        0.97,
+        only=lambda name: name.endswith(".bf16"),
+        missing="no fp16 row",
+    ),
+    "dyn": Bar(
+        "symbolic M, static/dynM", _twin, 0.95, only=lambda name: name.endswith(".dynM"), missing="no static row"
+    ),
+    "stream": Bar("large row kernels, streaming kernel/emmy", _stream, 0.88, 0.88, every=True, missing="no ceiling"),
+    "rows": Bar("row kernels, min(eager, torch.compile)/emmy", _best, 1.4, missing="no torch.compile"),
     "fused": Bar("fused bias + gelu and residual, eager/emmy", _eager, 1.15),
 }
 
@@ -171,7 +183,7 @@ def report(
             if not row.ok:
                 verdict = f"FAIL {row.status}: {row.reason[:100]}"
             elif ratio is None:
-                verdict = "no reference"
+                verdict = bar.missing
             else:
                 ratios.append(ratio)
             fine &= not verdict.startswith("FAIL")
@@ -193,11 +205,18 @@ def report(
         passed &= state == "PASS"
         lines.append(
             f"{state}  time to tune one shape: median {statistics.median(times):.1f} s, mean {mean(times):.1f} s, "
-            f"longest {max(times):.1f} s over {len(times)} (bar {BUDGET_S:g}); a leaf: "
-            f"screen {1e3 * sum(r.screen_s for r in searched) / leaves:.0f} ms, "
+            f"longest {max(times):.1f} s over {len(times)} (bar {BUDGET_S:g}), patience {patience_of(searched)}; "
+            f"a leaf: screen {1e3 * sum(r.screen_s for r in searched) / leaves:.0f} ms, "
             f"parent {1e3 * sum(r.parent_s for r in searched) / leaves:.0f} ms"
         )
     return "\n".join(lines), passed
+
+
+def patience_of(rows: Sequence[Result]) -> str:
+    """``50``, ``20 to 50`` or ``unknown``: what the rows were tuned with."""
+    known = sorted({row.patience for row in rows if row.patience})
+    texts = [str(known[0]) if len(known) == 1 else f"{known[0]} to {known[-1]}"] if known else []
+    return " or ".join(texts + (["unknown"] if not known or any(not row.patience for row in rows) else []))
 
 
 def _verdict(good: bool) -> str:

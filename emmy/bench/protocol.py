@@ -194,7 +194,8 @@ class Bench:
                 job["rows"] = [row for row in job["rows"] if all(reply.ok for reply in replies[row["label"]])]
                 for label, seconds in outcome.reply["rounds"].items():
                     series[label].append(tuple(seconds))
-                worker.submit({"job": "release"})
+                if worker.pid is not None:
+                    worker.submit({"job": "release"})
         artefacts = {row.label: row.artefact for row in timed}
         final = {
             label: failed.get(label) or self._summary(replies[label], series[label], lost, artefacts.get(label))
