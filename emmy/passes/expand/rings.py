@@ -12,13 +12,16 @@ from dataclasses import dataclass, replace
 
 from emmy.errors import EmmyError
 from emmy.ir.dtype import DType
-from emmy.ir.expr import Const, Expr, Var, call, i32, lt
+from emmy.ir.expr import Const, Expr, Var, add, call, i32, is_const, lt, mod, select, sub, transform
 from emmy.ir.kernel import (
     TID,
     Barrier,
     For,
     If,
     Kernel,
+    Let,
+    RegArray,
+    RegSet,
     Shared,
     Stmt,
     TensorMapParam,
@@ -207,7 +210,34 @@ class _Expander:
             if isinstance(inner, Wait) and inner.ring in ahead:
                 at = _later(_var(stmt), stmt.step, ahead[inner.ring])
                 body += self.guarded(producers[inner.ring], stmt, at, inside, f"{inner.ring}_next")
-        return [*out, replace(stmt, body=_merged(tuple(body)))]
+        return [*out, *self.turning(replace(stmt, body=_merged(tuple(body))), ahead)]
+
+    def turning(self, loop: For, ahead: dict[str, int]) -> list[Stmt]:
+        """``loop`` with the slots it reads and fills carried from step to step.
+
+        A remainder by a power of two is a mask. Any other is a division by a constant, some seven instructions, and a
+        loop over a ring has several of them in every step.
+        """
+        out: list[Stmt] = []
+        for depth in sorted({n + 1 for n in ahead.values() if n & (n + 1)}):
+            if not (is_const(loop.start, 0) and is_const(loop.step, 1)):
+                continue
+            name = next(n for n in (f"turn{depth}", *(f"turn{depth}_{i}" for i in range(99))) if n not in self.taken)
+            self.taken |= {name, f"{name}_fill"}
+            slot, last = RegArray(name, DType.I32, (1,), init=0), i32(depth - 1)
+            at = slot.at(0)
+            fill = Let(f"{name}_fill", select(call("eq", at, i32(0)), last, sub(at, i32(1))))
+            known = {
+                mod(_var(loop), i32(depth)): at,
+                mod(_later(_var(loop), loop.step, depth - 1), i32(depth)): fill.var,
+            }
+            body = _replaced(loop.body, known)
+            if body == loop.body:
+                continue
+            onward = RegSet(at, select(call("eq", at, last), i32(0), add(at, i32(1))))
+            loop = replace(loop, body=(fill, *body, onward))
+            out.append(slot)
+        return [*out, loop]
 
     def guarded(self, producer: Body, loop: For, at: Expr, place: _Place, tag: str) -> list[Stmt]:
         """The producer's statements for iteration ``at``, if there is such an iteration; commits always."""
@@ -257,6 +287,15 @@ def _pending(consumer: Body, ahead: dict[str, int]) -> dict[str, int]:
                 out[stmt.ring] = min(after, out.get(stmt.ring, after))
                 order.append((stmt.ring, iteration + ahead[stmt.ring]))
     return out
+
+
+def _replaced(body: Body, known: dict[Expr, Expr]) -> Body:
+    """``body`` with the expressions of ``known`` replaced."""
+
+    def inner(stmts: Body) -> Body:
+        return tuple(rewrite(stmt, lambda e: transform(e, known.get), inner) for stmt in stmts)
+
+    return inner(body)
 
 
 def _merged(body: Body) -> Body:
