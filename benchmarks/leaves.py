@@ -2,14 +2,16 @@
 
 For work on a code generator: what a change does to a known leaf, with no search between. FILE holds a line a leaf,
 ``SHAPE  FAMILY=VALUE,…`` (a partial pin: what it leaves open is chosen as for ``emmy run``; an empty pin is the
-greedy pick). Prints a line a leaf: microseconds (screened, cold), registers, spills, shared memory, and eager PyTorch
-beside the first leaf of each shape. ``--ncu`` then counts what the kernels of every leaf do, one launch each.
+greedy pick). SHAPE is one of the bars' or the dataset's, or ``MxNxK.f16`` (f32, bf16) for a plain product. Prints a
+line a leaf: microseconds (screened, cold and warm), registers, spills, shared memory, and eager PyTorch beside the
+first leaf of each shape. ``--ncu`` then counts what the kernels of every leaf do, one launch each.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -96,6 +98,7 @@ def measure(work: Any, lines: list[Line]) -> list[dict[str, Any]]:
     from emmy.search.pinned import Unmatched, pinned
 
     subjects = {subject.name: subject for group in GROUPS.values() for subject in group}
+    subjects |= {line.shape: one for line in lines if (one := plain_product(line.shape)) is not None}
     sweep = work.sweep(True)
     picker = work.picker(sweep)
     ready: list[tuple[Line, Any, Any, Any]] = []
@@ -118,8 +121,10 @@ def measure(work: Any, lines: list[Line]) -> list[dict[str, Any]]:
             refs = shared_reference(job, region, work.folder) or work.references(region)
             reply = bench.screen(variant.artefact, refs)
             us = f"{reply.median_us:9.2f}" if reply.median_us else f"{reply.status.value} {reply.error}"
-            print(f"{line.number:3} {line.shape:28} {us} us  {reply.registers:3} regs {reply.spills} spilled "
-                  f"{reply.smem_bytes:6} smem {reply.sm_clock_mhz} MHz  {variant.text}", flush=True)  # fmt: skip
+            warm = bench.screen(variant.artefact, refs, cache="warm").median_us if reply.ok else None
+            times = f"{us} us  warm {warm or 0.0:8.2f}"
+            use = f"{reply.registers:3} regs {reply.spills} spilled {reply.smem_bytes:6} smem {reply.sm_clock_mhz} MHz"
+            print(f"{line.number:3} {line.shape:28} {times}  {use}  {variant.text}", flush=True)
             if reply.ok:
                 row = Row(f"{line.number}", variant.artefact, variant.lane)
                 jobs.append({"row": row.to_json(), "refs": refs.to_json(), "label": f"{line.number} {line.shape}"})
@@ -133,6 +138,18 @@ def measure(work: Any, lines: list[Line]) -> list[dict[str, Any]]:
                 print(f"    {name:28} eager {found.backends.get('eager')} us, leaf {rows[0][0].number} "
                       f"{found.greedy.us} us confirmed", flush=True)  # fmt: skip
     return jobs
+
+
+def plain_product(shape: str) -> Any:
+    """The subject of ``MxNxK.DTYPE``, or None for a shape that is spelled otherwise."""
+    from benchmarks.h200_shapes import snippet
+
+    found = re.fullmatch(r"(\d+)x(\d+)x(\d+)\.(f16|bf16|f32)", shape)
+    if found is None:
+        return None
+    m, n, k, dtype = found.groups()
+    kind = f"dtype=torch.{ {'f16': 'float16', 'bf16': 'bfloat16', 'f32': 'float32'}[dtype] }"
+    return snippet(shape, f"x0 = torch.randn({m}, {k}, {kind}); x1 = torch.randn({k}, {n}, {kind}); x0 @ x1")
 
 
 def drive(path: Path) -> int:

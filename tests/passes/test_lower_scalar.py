@@ -155,6 +155,32 @@ def test_warps_share_a_staged_tile(knobs: str, size: tuple[int, int, int]) -> No
         assert "emmy_copy_async<4>(bs" not in source
 
 
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        "TILE=n8x4/f4x4/k32,REDUCE=c4,STAGE=d2/async",
+        "TILE=n8x4/f4x4/k32,REDUCE=g2c/c4,STAGE=d2/async",
+        "TILE=n8x4/f4x8/k32,REDUCE=g2k/c2,STAGE=d3/async",
+        "TILE=n8x8/f4x4/k16,REDUCE=g4c,STAGE=d2/sync",
+        "TILE=n8x4/f4x8/k8,REDUCE=g8c,STAGE=d2/async",
+    ],
+)
+@pytest.mark.parametrize("size", [(32, 64, 128), (21, 36, 70)])
+def test_k_is_shared_out_over_slices_and_clusters(knobs: str, size: tuple[int, int, int]) -> None:
+    caps = cuda_target("sm_90a")
+    plan = check(matmul(*size), knobs, caps)
+    split = knobs.partition("REDUCE=")[2][:3]
+    assert len(plan.launches) == (2 if split == "g2k" else 1)
+    assert plan.launches[0].kernel.cluster == (int(split[1]) if split in ("g2c", "g4c", "g8c") else 1)
+    assert plan.deterministic
+    check(matmul(*size, bias=True), knobs, caps)
+
+
+def test_clusters_are_offered_where_the_device_has_them() -> None:
+    with pytest.raises(Refused, match="cluster_on_device"):
+        check(matmul(32, 64, 128), "TILE=n8x8/f4x4/k16,REDUCE=g4c,STAGE=d2/async", cuda_target("sm_80"))
+
+
 def test_transposed_left_operand_is_staged_along_its_rows() -> None:
     region = matmul(32, 64, 16)
     i, k = Var("i"), Var("k")

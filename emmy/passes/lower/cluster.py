@@ -38,8 +38,11 @@ class Exchange:
     def shared(self) -> Shared:
         return Shared(NAME, DType.F32, (self.ranks - 1) * self.each * self.threads * self.lanes)
 
-    def send(self, cells: Sequence[Sequence[Expr]]) -> list[Stmt]:
-        """Sends ``cells[rank]``, the vectors that belong to a rank, and waits until everyone has what it was sent."""
+    def send(self, cells: Sequence[Sequence[Expr]], able: Expr | None = None) -> list[Stmt]:
+        """Sends ``cells[rank]``, the vectors that belong to a rank, and waits until everyone has what it was sent.
+
+        able: which threads have cells (the first ones); None: all.
+        """
         out: list[Stmt] = [ClusterBarrier("wait")]
         for rank, values in enumerate(cells):
             # a block keeps no place for itself
@@ -48,7 +51,8 @@ class Exchange:
                 PeerStore(NAME, self._at(slot.var, number), i32(rank), value, DType.F32, aligned=self.lanes > 1)
                 for number, value in enumerate(values)
             ]
-            out.append(If(call("ne", PART, i32(rank)), (slot, *stores)))
+            other = call("ne", PART, i32(rank))
+            out.append(If(other if able is None else call("and", other, able), (slot, *stores)))
         return [*out, ClusterBarrier("sync")]
 
     def received(self, number: int) -> list[Mem]:
@@ -58,9 +62,10 @@ class Exchange:
             for slot in range(self.ranks - 1)
         ]
 
-    def of_rank(self, rank: int, body: Sequence[Stmt]) -> Stmt:
+    def of_rank(self, rank: int, body: Sequence[Stmt], able: Expr | None = None) -> Stmt:
         """``body`` in the block of that rank alone."""
-        return If(call("eq", PART, i32(rank)), tuple(body))
+        mine = call("eq", PART, i32(rank))
+        return If(mine if able is None else call("and", mine, able), tuple(body))
 
     def _at(self, slot: Expr, number: int) -> Expr:
         vector = add(mul(add(mul(slot, i32(self.each)), i32(number)), i32(self.threads)), TID)

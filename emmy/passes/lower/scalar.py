@@ -60,6 +60,7 @@ from emmy.ir.plan import Plan
 from emmy.passes.contraction import Contraction
 from emmy.passes.lower.access import Point, wide
 from emmy.passes.lower.cluster import Exchange
+from emmy.passes.lower.slices import SLICE, Slices
 from emmy.passes.lower.staging import (
     PAD,
     THREAD_X,
@@ -87,6 +88,7 @@ class ScalarLeaf:
     lanes: width of a fragment's vectors (fn is a multiple). depth 0: operands are read straight from memory. cpu: a is
     staged row-major, and inner loops are unrolled little (PoCL takes seconds over long bodies). min_blocks: blocks that
     a multiprocessor is to hold (a bound on registers); follows from the others.
+    slices: parts of the block's threads, n × m each, that share out the k steps of a ring's slot.
     """
 
     n: int
@@ -102,6 +104,7 @@ class ScalarLeaf:
     group: int = 0
     cpu: bool = False
     min_blocks: int = 0
+    slices: int = 1
 
     @property
     def block_m(self) -> int:
@@ -110,6 +113,10 @@ class ScalarLeaf:
     @property
     def block_n(self) -> int:
         return self.n * self.fn
+
+    @property
+    def threads(self) -> int:
+        return self.n * self.m * self.slices
 
 
 def lower_scalar(problem: Contraction, leaf: ScalarLeaf, name: str, knobs: str) -> Plan:
@@ -129,6 +136,10 @@ class _Lowering(TileLowering):
         """On a GPU, neighbouring rows that a thread reads as one vector; its next rows are a block's threads away."""
         if self.tiles is not None and not leaf.cpu:
             self.spread = min(leaf.fm & -leaf.fm, 4) if self.tiles[0].k_major else 1
+        self.slices: Slices | None = None
+        if leaf.slices > 1:
+            cells = leaf.fm * leaf.fn // leaf.lanes
+            self.slices = Slices(leaf.slices, leaf.n * leaf.m, cells, leaf.lanes, self.dtype)
         self.x, self.y = (THREAD_X, THREAD_Y) if self.warped else (TX, TY)
 
     def final_shape(self) -> tuple[int, int]:
@@ -143,7 +154,9 @@ class _Lowering(TileLowering):
         exchange = self.exchange() if split and leaf.how == "c" else None
         body: list[Stmt] = [exchange.begin] if exchange is not None else []
         env = self.block_env(body)
-        body += warp_places(leaf.n) if self.warped else []
+        body += warp_places(leaf.n, leaf.m) if self.warped else []
+        if self.slices is not None:
+            body.append(self.slices.place())
         lanes = 1 if self.alone else leaf.lanes
         acc = RegArray("acc", self.dtype, (leaf.fm, leaf.fn // lanes), lanes, init=0)
         body.append(acc)
@@ -161,6 +174,10 @@ class _Lowering(TileLowering):
             body.append(If(inside, tuple(self.accumulate(acc, env, start, stop, ragged=False)),
                            tuple(self.accumulate(acc, env, start, stop, ragged=True))))  # fmt: skip
         reads = self.operand_reads()
+        if self.slices is not None:
+            shared += (self.slices.shared(),)
+            body += self.gather(self.slices, acc, env)
+        done = len(body)
         if exchange is not None:
             shared += (exchange.shared(),)
             body += self.join(exchange, acc, env)
@@ -173,13 +190,16 @@ class _Lowering(TileLowering):
             body += self.store_atomic(acc, env)
         else:
             body += self.store_outputs(self.cells(acc, env))
+        if self.slices is not None and exchange is None:
+            body[done:] = [If(self.slices.first, tuple(body[done:]))]
         if exchange is not None or not split:
             writes = [o.tensor.name for o in self.region.outputs]
             reads += self.epilogue_reads()
         names = tuple(dict.fromkeys(reads))
         params = self.params(names, tuple(writes))
         cluster = leaf.split if exchange is not None else 1
-        return Kernel(self.name, params, (leaf.n, leaf.m), tuple(body), shared, leaf.min_blocks, cluster)
+        block = (leaf.n, leaf.m * leaf.slices)
+        return Kernel(self.name, params, block, tuple(body), shared, leaf.min_blocks, cluster)
 
     def edge_lets(self) -> list[Stmt]:
         """The last valid row and vector of the tile, where the tile may cross the edge."""
@@ -316,7 +336,7 @@ class _Lowering(TileLowering):
             on_m = tile is tiles[0]
             axis, block_size, origin = (self.m, leaf.block_m, "m0") if on_m else (self.n, leaf.block_n, "n0")
             limit = None if self.divides(axis, block_size) else sub(axis.extent, Var(origin))
-            mine = None if leaf.cpu else share(tile, leaf.n * leaf.m)
+            mine = None if leaf.cpu else share(tile, leaf.threads)
             out += mine.lets if mine is not None else ()
             copies += self.open(tile, axis, origin, env, start, k_local, mine, out)
 
@@ -326,12 +346,12 @@ class _Lowering(TileLowering):
                 own = (self.m if on_m else self.n).name
                 return replace(at, local={**(at.local or {}), own: across_here, self.k.name: k_here})
 
-            copies += fill(tile, self.memory, leaf.n * leaf.m, slot.var, mine, point,
+            copies += fill(tile, self.memory, leaf.threads, slot.var, mine, point,
                            (limit, k_limit.var if k_limit else None), tile.name, leaf.transport)  # fmt: skip
         body += [Fill("ring", step, tuple(copies)), Commit("ring", step), Wait("ring", step)]
         body += self.slot_loop(acc, tiles, slots)
         body.append(Release("ring", step))
-        ring = Ring("ring", tuple(tile.name for tile in tiles), leaf.depth, leaf.transport, leaf.n * leaf.m)
+        ring = Ring("ring", tuple(tile.name for tile in tiles), leaf.depth, leaf.transport, leaf.threads)
         return [*out, ring, For("step", i32(0), steps, i32(1), tuple(body))]
 
     def open(
@@ -364,13 +384,16 @@ class _Lowering(TileLowering):
             for u in range(unroll):
                 inner += self.multiply_staged(acc, tiles, slots, add(kk, i32(u)), f"{u}")
             return [For("kk", i32(0), i32(leaf.k), i32(unroll), tuple(inner))]
-        unroll = min(leaf.k & -leaf.k, 16)
-        width = 1 if tiles[0].k_major else min(leaf.k & -leaf.k, 4)
-        if unroll == leaf.k:
-            return [For("kk", i32(0), i32(leaf.k), i32(width), self.products(acc, tiles, slots, kk, width), "hint")]
-        step = self.products(acc, tiles, slots, add(Var("k16"), kk), width)
+        own = leaf.k // leaf.slices
+        unroll = min(own & -own, 16)
+        width = 1 if tiles[0].k_major else min(own & -own, 4)
+        first: Expr = mul(SLICE, i32(own)) if leaf.slices > 1 else i32(0)
+        if unroll == own:
+            step = self.products(acc, tiles, slots, add(first, kk), width)
+            return [For("kk", i32(0), i32(own), i32(width), step, "hint")]
+        step = self.products(acc, tiles, slots, add(add(first, Var("k16")), kk), width)
         unrolled = For("kk", i32(0), i32(unroll), i32(width), step, "hint")
-        return [For("k16", i32(0), i32(leaf.k), i32(unroll), (unrolled,))]
+        return [For("k16", i32(0), i32(own), i32(unroll), (unrolled,))]
 
     def products(
         self, acc: RegArray, tiles: tuple[StagedTile, StagedTile], slots: list[Let], k: Expr, width: int
@@ -502,23 +525,38 @@ class _Lowering(TileLowering):
         vectors = leaf.fm * leaf.fn // leaf.lanes
         return Exchange(leaf.split, leaf.n * leaf.m, leaf.lanes, vectors // leaf.split)
 
+    def gather(self, slices: Slices, acc: RegArray, env: dict[str, Expr]) -> list[Stmt]:
+        """The sums over the slices, in the registers of the first."""
+        out = slices.hand_over([value for value, _, _ in self.cells(acc, env)])
+        sums: list[Stmt] = []
+        for number in range(slices.cells):
+            sums += self.added(acc, number, slices.handed(number), "handed")
+        return [*out, If(slices.first, tuple(sums))]
+
+    def added(self, acc: RegArray, number: int, parts: list[Mem], name: str) -> list[Stmt]:
+        """Vectors added to the fragment's vector ``number``, counted by rows."""
+        lanes = self.leaf.lanes
+        i, j = divmod(number, self.leaf.fn // lanes)
+        out: list[Stmt] = []
+        for slot, part in enumerate(parts):
+            let = Let(f"{name}{i}_{j}_{slot}", part)
+            out.append(let)
+            for lane in range(lanes):
+                target = acc.at(i, j * lanes + lane)
+                out.append(RegSet(target, add(target, Lane(let.var, lane) if lanes > 1 else let.var)))
+        return out
+
     def join(self, exchange: Exchange, acc: RegArray, env: dict[str, Expr]) -> list[Stmt]:
         """The sums over the cluster's blocks; each block writes its share of the tile."""
         leaf, cells = self.leaf, self.cells(acc, env)
-        per_row = leaf.fn // leaf.lanes
+        able = self.slices.first if self.slices is not None else None
         shares = [cells[rank * exchange.each : (rank + 1) * exchange.each] for rank in range(leaf.split)]
-        out = exchange.send([[value for value, _, _ in own] for own in shares])
+        out = exchange.send([[value for value, _, _ in own] for own in shares], able)
         for rank, own in enumerate(shares):
             body: list[Stmt] = []
             for number in range(exchange.each):
-                i, j = divmod(rank * exchange.each + number, per_row)
-                for slot, sent in enumerate(exchange.received(number)):
-                    let = Let(f"sent{i}_{j}_{slot}", sent)
-                    body.append(let)
-                    for lane in range(leaf.lanes):
-                        target = acc.at(i, j * leaf.lanes + lane)
-                        body.append(RegSet(target, add(target, Lane(let.var, lane) if leaf.lanes > 1 else let.var)))
-            out.append(exchange.of_rank(rank, [*body, *self.store_outputs(own)]))
+                body += self.added(acc, rank * exchange.each + number, exchange.received(number), "sent")
+            out.append(exchange.of_rank(rank, [*body, *self.store_outputs(own)], able))
         return out
 
     def store_partial(self, acc: RegArray, env: dict[str, Expr]) -> list[Stmt]:

@@ -43,14 +43,15 @@ THREAD_X, THREAD_Y = Var("thread_x"), Var("thread_y")
 """A thread's column and row in its block, where warps are not rows of threads."""
 
 
-def warp_places(n: int) -> list[Stmt]:
-    """Lets for THREAD_X and THREAD_Y in a block of ``n`` threads across (a multiple of 8), rows a multiple of 4.
+def warp_places(n: int, m: int) -> list[Stmt]:
+    """Lets for THREAD_X and THREAD_Y in a block (or slice of one) of ``n`` threads across, a multiple of 8, and
+    ``m`` down, a multiple of 4.
 
     A 128-bit shared-memory access is served a half warp at a time, in one go if the half's lanes read 128 bytes in all
     and lanes i and i ^ 1, or i and i ^ 2, read the same. So bits 0 and 2 of a lane's number are its row, bits 1, 3 and
     4 its column: an access to a takes two goes, and so does one to b. With rows of sixteen threads it is two and four.
     """
-    lane, warp = Let("lane", mod(TID, i32(32))), Let("warp", floordiv(TID, i32(32)))
+    lane, warp = Let("lane", mod(TID, i32(32))), Let("warp", mod(floordiv(TID, i32(32)), i32(n * m // 32)))
     x = add(mod(floordiv(lane.var, i32(2)), i32(2)), mul(floordiv(lane.var, i32(8)), i32(2)))
     y = add(mod(lane.var, i32(2)), mul(mod(floordiv(lane.var, i32(4)), i32(2)), i32(2)))
     across = i32(n // 8)

@@ -22,7 +22,7 @@ from emmy.passes.contraction import Contraction, match_contraction
 from emmy.passes.lower.scalar import ScalarLeaf, lower_scalar
 from emmy.passes.lower.staging import PAD
 from emmy.passes.lower.tile import loads_of
-from emmy.schedule.knobs import OFF, KnobKey, KnobMap, KnobValue, Raster, Reduce, ScalarTile, Split, Stage
+from emmy.schedule.knobs import OFF, Cooperative, KnobKey, KnobMap, KnobValue, Raster, Reduce, ScalarTile, Split, Stage
 from emmy.schedule.tiers.base import Columns, Rule, Tier, concat, product, rule
 from emmy.schedule.tiers.split import HOWS, peer_bytes
 
@@ -66,7 +66,7 @@ def _half(problem: Contraction) -> bool:
 
 @rule("threads_fit")
 def _threads_fit(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    return c["n"] * c["m"] <= caps.max_threads
+    return c["n"] * c["m"] * c["slices"] <= caps.max_threads
 
 
 @rule("registers_fit")
@@ -143,6 +143,23 @@ def _cluster_shares(problem: Contraction, caps: Capabilities, c: Columns) -> NDA
     return (c["how"] != HOWS.index("c")) | (even & (c["depth"] > 0) & able)
 
 
+@rule("slices_are_warps")
+def _slices(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # a slice is whole warps, numbered as in a staged block, and has the same number of steps of a slot as the others
+    warps = (c["n"] % 8 == 0) & (c["m"] % 4 == 0) & (c["depth"] > 0) & (caps.kind != "cpu")
+    return (c["slices"] == 1) | (warps & (c["k"] % c["slices"] == 0))
+
+
+@rule("slices_for_few_tiles")
+def _slices_few(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # where blocks abound, more of them a multiprocessor do the same without a sum over slices
+    batch, m, n, _ = problem.sizes
+    tiles = -(-max(m, 1) // (c["m"] * c["fm"])) * -(-max(n, 1) // (c["n"] * c["fn"])) * batch
+    threads = c["n"] * c["m"] * c["slices"]
+    fits = (threads >= 64) & (threads <= 512) & (c["k"] >= 8 * c["slices"])
+    return (c["slices"] == 1) | (fits & (tiles.astype(np.int64) * c["split"] <= 3 * caps.units))
+
+
 @rule("group_within_rows")
 def _group(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
     _, m, _, _ = problem.sizes
@@ -156,7 +173,8 @@ class ScalarTier(Tier):
     o1_valid: ClassVar[bool] = True
     rules: ClassVar[tuple[Rule, ...]] = (
         _threads_fit, _registers_fit, _smem_fits, _transport_offered, _tile_within, _vector_inside, _split_within,
-        _split_one_axis, _staged, _atomics, _cluster, _cluster_shares, _group,
+        _split_one_axis, _staged, _atomics, _cluster, _cluster_shares,
+        _slices, _slices_few, _group,
     )  # fmt: skip
 
     def match(self, region: Region, caps: Capabilities) -> Contraction:
@@ -175,14 +193,14 @@ class ScalarTier(Tier):
         small M has no choice), and a k step of 64 has the work of two of 32 in twice the shared memory.
         """
         plain = product(n=(8, 16, 32), m=(4, 8), fn=(1, 2, 4), fm=(1, 2, 4), k=(4, 8), depth=(0,), transport=(0,),
-                        split=(1, 2, 4, 8), how=(0, 1), group=(0,))  # fmt: skip
+                        split=(1, 2, 4, 8), how=(0, 1), slices=(1,), group=(0,))  # fmt: skip
         through = product(n=(16,), m=(8, 16), fn=(2, 4, 8), fm=(4, 8), k=(8, 16), depth=(1, 2), transport=(1,),
-                          split=(1, 2, 4), how=(0, 1), group=(0,))  # fmt: skip
+                          split=(1, 2, 4), how=(0, 1), slices=(1,), group=(0,))  # fmt: skip
         if "async" not in caps.transports:
             wide = product(n=(8, 16, 32), m=(4, 8, 16), fn=(4, 8), fm=(1, 2, 4, 8), k=(8, 16, 32), depth=(1, 2),
-                           transport=(1,), split=(1, 2, 4, 8), how=(0, 1), group=(0, 8))  # fmt: skip
+                           transport=(1,), split=(1, 2, 4, 8), how=(0, 1), slices=(1,), group=(0, 8))  # fmt: skip
             return concat([wide, plain])
-        rest = {"transport": (2,), "how": tuple(range(len(HOWS)))}
+        rest = {"transport": (2,), "how": tuple(range(len(HOWS))), "slices": (1,)}
         if any(atom.startswith("mma") for atom in caps.atoms) and _half(problem):
             # matrix atoms always win: one NVIDIA H200, 2026-11-30, 1024³ float16: 9 us against the 73 us of the best
             # scalar leaf; what stays is for shapes that atoms refuse, and keeps the search from drowning in the rest
@@ -196,6 +214,11 @@ class ScalarTier(Tier):
         if m <= 128 or n <= 128:
             low = [(1, 4), (2, 4), (4, 1), (4, 2), (8, 1), (8, 2)]
             parts.append(paired(threads, low, steps, split=(1, 2, 4, 8, 16), group=(0,), **rest))
+        # small tiles, and slices that give a multiprocessor warps all the same: for few tiles of an output
+        small = [(8, 4), (8, 8), (16, 4), (8, 16), (16, 8)]
+        deep = [(32, 2), (32, 3), (32, 4), (64, 2), (64, 3)]
+        shared = {**rest, "slices": (2, 4, 8)}
+        parts.append(paired(small, [(4, 4), (4, 8), (8, 4), (8, 8)], deep, split=(1, 2, 4, 8), group=(0,), **shared))
         # the tiles of recorded goldens: what a golden holds has to be within the search's reach
         parts.append(paired([(16, 8), (32, 8)], [(2, 4), (4, 8)], [(64, 2), (64, 3)], split=(1,), group=(0,), **rest))
         return concat([*parts, through, plain])
@@ -205,8 +228,16 @@ class ScalarTier(Tier):
         """Register tiles on one thread a block, and a few blocks of several work-items: PoCL compiles those slowly, and
         they lose on 2 cores of an AMD EPYC 9004 (512³, 2026-11-30: 2.2 ms of CPU time against 1.5 ms)."""
         fn = sorted({max(1, wide // 2), wide, 2 * wide, 3 * wide, 4 * wide, 6 * wide} | {1, 4})
-        one = {"n": (1,), "m": (1,), "depth": (0,), "transport": (0,), "how": (0,)}
-        several = {"n": (1, 2, 4), "m": (4, 8), "fn": (wide, 2 * wide), "split": (1,), "how": (0,), "group": (0,)}
+        one = {"n": (1,), "m": (1,), "depth": (0,), "transport": (0,), "how": (0,), "slices": (1,)}
+        several = {
+            "n": (1, 2, 4),
+            "m": (4, 8),
+            "fn": (wide, 2 * wide),
+            "split": (1,),
+            "how": (0,),
+            "slices": (1,),
+            "group": (0,),
+        }
         return concat(
             [
                 product(**one, fn=fn, fm=(1, 2, 3, 4, 6, 8, 12), k=(1, 2, 4, 8), split=(1, 2, 4), group=(0, 8, 32)),
@@ -218,10 +249,11 @@ class ScalarTier(Tier):
     def knobs(self, problem: Contraction, columns: Columns, row: int) -> KnobMap:
         v = {name: int(column[row]) for name, column in columns.items()}
         split = Split(v["split"], HOWS[v["how"]]) if v["split"] > 1 else None
+        slices = Cooperative(v["slices"]) if v["slices"] > 1 else None
         values: dict[str, KnobValue] = {
             "FUSE": OFF,
             "TILE": ScalarTile(v["n"], v["m"], v["fn"], v["fm"], v["k"]),
-            "REDUCE": Reduce(split) if split else OFF,
+            "REDUCE": Reduce(split, slices) if split or slices else OFF,
             "STAGE": Stage(v["depth"], TRANSPORTS[v["transport"]]) if v["depth"] else OFF,  # type: ignore[arg-type]
             "WSPEC": OFF,
             "RASTER": Raster(f"g{v['group']}") if v["group"] else OFF,
@@ -236,8 +268,7 @@ class ScalarTier(Tier):
             raise Refused("scalar_families", found=str(knobs), expected="FUSE and WSPEC off")
         reduce, stage, raster = knobs.get("REDUCE", OFF), knobs.get("STAGE", OFF), knobs.get("RASTER", OFF)
         split = reduce.split if isinstance(reduce, Reduce) else None
-        if isinstance(reduce, Reduce) and (reduce.cooperative is not None or split is None):
-            raise Refused("scalar_reduce", found=f"REDUCE={reduce}", expected="'', gNk, gNa or gNc")
+        slices = reduce.cooperative if isinstance(reduce, Reduce) else None
         if isinstance(raster, Raster) and (raster.group is None or raster.cluster or raster.persistent):
             raise Refused("scalar_raster", found=f"RASTER={raster}", expected="'' or gN")
         if isinstance(stage, Stage) and stage.transport not in TRANSPORTS:
@@ -248,6 +279,7 @@ class ScalarTier(Tier):
             "depth": stage.depth if isinstance(stage, Stage) else 0,
             "transport": TRANSPORTS.index(stage.transport) if isinstance(stage, Stage) else 0,
             "split": split.parts if split else 1, "how": HOWS.index(split.how) if split else 0,
+            "slices": slices.threads if slices else 1,
             "group": group or 0,
         }  # fmt: skip
         return {name: np.array([value], dtype=np.int32) for name, value in values.items()}
@@ -258,7 +290,7 @@ class ScalarTier(Tier):
             "cta": c["m"] * c["fm"] * 65536 + c["n"] * c["fn"],
             "warp": c["fm"] * 65536 + c["fn"],
             "k": c["k"],
-            "reduce": c["split"] * 4 + c["how"],
+            "reduce": (c["slices"] * 4096 + c["split"]) * 4 + c["how"],
             "stage": c["depth"] * 4 + c["transport"],
             "raster": c["group"],
         }
@@ -278,7 +310,8 @@ class ScalarTier(Tier):
         smem = _smem(problem, caps, columns).astype(np.float64)
         steps = np.ceil(k / (c["k"] * c["split"]))
         return {
-            "threads": c["n"] * c["m"],
+            "threads": c["n"] * c["m"] * c["slices"],
+            "cooperative": c["slices"],
             "blocks": blocks,
             "waves": waves,
             "tail_units": 1.0 - waves / np.ceil(np.maximum(waves, 1e-9)),
@@ -300,7 +333,7 @@ class ScalarTier(Tier):
             "atomic": c["how"] == HOWS.index("a"),
             "cluster": c["how"] == HOWS.index("c"),
             "barriers": np.where(c["depth"] > 0, steps * np.where(c["depth"] > 1, 1, 2), 0.0),
-            "work_thread": c["fm"] * c["fn"] * k / c["split"],
+            "work_thread": c["fm"] * c["fn"] * k / (c["split"] * c["slices"]),
             "grouped": (c["group"] > 0).astype(np.float64),
             "l1_share": np.minimum(4.0, (block_m + block_n) * np.minimum(k, 64) * nbytes / 32768),
             "launches": 1.0 + ((c["split"] > 1) & (c["how"] != HOWS.index("c"))),
@@ -315,6 +348,7 @@ class ScalarTier(Tier):
         leaf = ScalarLeaf(
             v["n"], v["m"], v["fn"], v["fm"], v["k"], lanes, v["split"], HOWS[v["how"]], v["depth"],
             TRANSPORTS[v["transport"]], v["group"], caps.kind == "cpu", _min_blocks(problem, caps, columns),
+            v["slices"],
         )  # fmt: skip
         return lower_scalar(problem, leaf, problem.region.name, str(self.knobs(problem, columns, 0)))
 
@@ -337,7 +371,7 @@ def _min_blocks(problem: Contraction, caps: Capabilities, c: Columns) -> int:
     """
     if caps.kind == "cpu" or not c["depth"][0]:
         return 0
-    threads = int(c["n"][0] * c["m"][0])
+    threads = int(c["n"][0] * c["m"][0] * c["slices"][0])
     registers = -(-int(_registers(caps, problem, c)[0]) // 8) * 8
     smem = int(_smem(problem, caps, c)[0]) + SMEM_RESERVED
     # each of the four parts of a multiprocessor has a quarter of the registers, and holds whole warps
@@ -357,4 +391,6 @@ def _smem(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.in
     a = (rows * k + padding) * width(problem.a)
     b = (c["n"] * c["fn"]).astype(np.int64) * k * width(problem.b)
     ring = np.where(c["depth"] > 0, (a + b) * c["depth"], 0)
-    return np.asarray(ring + peer_bytes(c, c["m"] * c["fm"] * c["n"] * c["fn"]), dtype=np.int64)
+    tile = (c["m"] * c["fm"] * c["n"] * c["fn"]).astype(np.int64)
+    slices = tile * (c["slices"] - 1) * problem.comp.dtype.compute.nbytes
+    return np.asarray(ring + peer_bytes(c, tile) + slices, dtype=np.int64)
