@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,7 +77,7 @@ def check(file: Path | None) -> int:
     """Check FILE, or the dataset and every golden file.
 
     Schema, names and sizes, spelling of the knobs, and whether each entry is offered on its device's architecture (no
-    GPU is needed); an entry that is not says which rule refuses it.
+    GPU is needed): those that are stand in a list (name:line), one that is not says which rule refuses it.
     """
     from emmy.goldens.dataset import load_dataset
     from emmy.goldens.schema import foreign_entries, golden_paths, load_goldens
@@ -96,21 +97,33 @@ def check(file: Path | None) -> int:
             code = 2
             continue
         complaints = [(entry, text) for entry, text in foreign_entries(content)]
-        for entry in content.entries:
-            complaints += [
-                (entry, f"knob {name} {entry.knobs[name]} is not in the grammar") for name in entry.knobs.raw
-            ]
+        complaints += [(entry, text) for entry in content.entries if (text := _unread(entry))]
         places, notes = _offered(content)
         complaints += [(place.entry, place.text) for place in places if place.state == "refused"]
-        for entry, text in complaints:
+        told = complaints + [(place.entry, place.text) for place in places if place.state == "pinned only"]
+        for entry, text in sorted(told, key=lambda one: one[0].line):
             click.echo(f"{path}:{entry.line}: {entry.name}: {text}")
-        for place in places:
-            if place.state == "pinned only":
-                click.echo(f"{path}:{place.entry.line}: {place.entry.name}: {place.text}")
         click.echo(f"{path.name}: {content.device}, {len(content.entries)} entries, {len(complaints)} complaints")
         click.echo(f"  {notes}")
+        if offered := [f"{place.entry.name}:{place.entry.line}" for place in places if place.state == "offered"]:
+            click.echo(_wrapped(f"offered: {' '.join(offered)}"))
         code = max(code, 1 if complaints else 0)
     return code
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(
+        text, 120, initial_indent="  ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _unread(entry: GoldenConfig) -> str:
+    """Which knobs of an entry the grammar does not know; empty where it knows all."""
+    names = entry.knobs.raw
+    if not names:
+        return ""
+    spelled = ", ".join(f"{name} {entry.knobs[name]}" for name in names)
+    return f"not in the grammar, kept as {'it stands' if len(names) == 1 else 'they stand'}: {spelled}"
 
 
 def _offered(content: GoldenFile) -> tuple[list[Place], str]:

@@ -13,7 +13,7 @@ from emmy.errors import EmmyError, Refused
 from emmy.goldens.dataset import Shape
 from emmy.ir.nest import Region
 from emmy.schedule.knobs import GATES, OFF, AtomTile, Fuse, KnobMap
-from emmy.schedule.space import Space, enumerate_space, tiers
+from emmy.schedule.space import Space, enumerate_space, refusal
 from emmy.search.realise import realise
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def place_of(entry: GoldenConfig, caps: Capabilities) -> Place:
     try:
         realise(region, caps, wanted)
     except Refused as refused:
-        return Place(entry, "refused", _why(refused, wanted, region, caps))
+        return Place(entry, "refused", str(refused) if cut else _why(refused, wanted, region, caps))
     if cut:
         return Place(entry, "offered")
     return Place(entry, "pinned only", f"not enumerated, a pin reaches it: {wanted}")
@@ -85,16 +85,7 @@ def _why(refused: Refused, knobs: KnobMap, region: Region, caps: Capabilities) -
     if isinstance(tile, AtomTile) and tile.atom not in caps.atoms:
         atoms = ", ".join(caps.atoms) or "none"
         return str(Refused("atom_of_device", found=f"{tile.atom} on {caps.arch}", expected=atoms))
-    for tier in tiers():
-        try:
-            problem = tier.match(region, caps)
-            columns = tier.read(problem, knobs)
-        except Refused as reason:
-            if isinstance(tile, AtomTile) and tier.name == "warp":
-                return str(reason)
-            continue
-        return str(tier.refuse(problem, caps, columns) or refused)
-    return str(refused)
+    return str(refusal(region, caps, knobs) or refused)
 
 
 @lru_cache(maxsize=64)

@@ -19,7 +19,7 @@ from emmy.ir.nest import Region, region_key
 from emmy.ir.plan import Plan
 from emmy.passes.naming import safe
 from emmy.schedule import features
-from emmy.schedule.knobs import KnobMap
+from emmy.schedule.knobs import OFF, AtomTile, KnobMap, RowTile, ScalarTile
 from emmy.schedule.tiers.base import LEVELS, Columns, Rule, Tier, take
 
 FAMILY_LEVELS = {
@@ -191,21 +191,34 @@ def enumerate_space(region: Region, caps: Capabilities, fast_math: bool = False)
     return Space(region, caps, fast_math, tuple(parts), declined)
 
 
+MEANT: dict[type, tuple[str, ...]] = {
+    ScalarTile: ("scalar", "attention", "cell"), AtomTile: ("warp", "attention"), RowTile: ("row",),
+}  # fmt: skip
+"""The tiers that a kind of tile is meant for."""
+
+
 def refusal(region: Region, caps: Capabilities, knobs: KnobMap) -> Refused | None:
-    """Why a complete knob map cannot be realised on ``caps``, or None where it can (pins may exceed the grid)."""
-    reasons: list[Refused] = []
+    """Why a complete knob map cannot be realised on ``caps``, or None where it can (pins may exceed the grid).
+
+    Several tiers may turn it down: a tier that applies to the region is heard before one that does not, and among
+    those the one that the map's tile is meant for.
+    """
+    tile = next((value for key, value in knobs.items_ if key.family == "TILE"), OFF)
+    meant = MEANT.get(type(tile), ())
+    reasons: list[tuple[bool, bool, Refused]] = []
     for tier in tiers():
+        applies = False
         try:
             problem = tier.match(region, caps)
+            applies = True
             columns = tier.read(problem, knobs)
         except Refused as reason:
-            reasons.append(reason)
+            reasons.append((not applies, tier.name not in meant, reason))
             continue
-        reason_or_none = tier.refuse(problem, caps, columns)
-        if reason_or_none is None:
-            return None
-        return reason_or_none
-    return reasons[0] if reasons else Refused("no_tier", found=str(knobs))
+        return tier.refuse(problem, caps, columns)
+    if not reasons:
+        return Refused("no_tier", found=str(knobs))
+    return min(reasons, key=lambda reason: reason[:2])[2]
 
 
 def lower(region: Region, caps: Capabilities, knobs: KnobMap) -> Plan:

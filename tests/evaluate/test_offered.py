@@ -69,15 +69,63 @@ def test_each_entry_has_its_place(file: Path) -> None:
     assert len(found) == 5, "an entry that the grammar does not know has no place"
 
 
+SOFTMAX = """\
+  - kernel: softmax
+    name: softmax.2048x2048
+    M: 2048
+    N: 2048
+    knobs: {knobs}
+    emmy_us: 18.4
+    cublas_us: 20.9
+"""
+
+
+@pytest.mark.parametrize(
+    ("knobs", "words"),
+    [
+        ("{FUSE: '', TILE: r1/v4/reg, REDUCE: g2x, STAGE: '', WSPEC: '', RASTER: ''}", ""),
+        ("{FUSE: '', TILE: r1/v4/reg, REDUCE: c256, STAGE: d2/async, WSPEC: '', RASTER: ''}", "/tiers/row.py:"),
+        ("{FUSE: '', TILE: n16x8/f2x4/k64, REDUCE: '', STAGE: '', WSPEC: '', RASTER: ''}", "/tiers/row.py:"),
+        ("{FUSE: cut, TILE: r1/v4/reg, REDUCE: '', STAGE: '', WSPEC: '', RASTER: ''}", "no_such_cut"),
+    ],
+)
+def test_the_tier_that_a_schedule_is_meant_for_says_why_not(tmp_path: Path, knobs: str, words: str) -> None:
+    path = tmp_path / "a100.yaml"
+    path.write_text("device: NVIDIA A100\nmachines: any\ngoldens:\n" + SOFTMAX.format(knobs=knobs))
+    caps = capabilities_of("NVIDIA A100")
+    assert caps is not None
+    found = places(load_goldens(path).entries, caps)
+    if not words:
+        assert found == [], "what the grammar does not know has no place"
+        return
+    assert found[0].state == "refused"
+    assert words in found[0].text
+
+
+@pytest.mark.parametrize(("device", "rule"), [("NVIDIA H200", ""), ("NVIDIA A100-SXM4-80GB", "atom_of_device")])
+def test_warpgroup_atoms_of_other_cards_load_and_have_a_place(file: Path, device: str, rule: str) -> None:
+    file.write_text(file.read_text().replace("NVIDIA GeForce RTX 5090", device))
+    content = load_goldens(file)
+    assert [dict(entry.written) for entry in content.entries][3]["TILE"] == "a:wgmma_m64n256k16_f16_f32/w2x1/k4"
+    caps = capabilities_of(device)
+    assert caps is not None
+    place = places(content.entries, caps)[3]
+    assert place.state == ("refused" if rule else place.state)
+    assert rule in place.text
+    assert (place.state == "offered") == (not place.text), "what is not offered says why"
+
+
 def test_the_command_lists_what_is_offered_and_which_rule_refuses(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["golden", "check", str(file)]) == 1
     out = capsys.readouterr().out
     assert "refused by shared_memory_fits (emmy/schedule/tiers/" in out
-    assert "knob FK 2 is not in the grammar" in out
+    assert "square.512: not in the grammar, kept as they stand: " in out
+    assert "FK 2" in out
     assert "on sm_120: " in out
     assert "2 offered" in out
+    assert "  offered: square.512:4 square.512.fp16:36\n" in out
     assert "1 not in the grammar" in out
 
 
