@@ -192,6 +192,28 @@ def test_splits_apply_the_epilogue_once(epilogue: str, how: str) -> None:
     assert plan.deterministic
 
 
+@pytest.mark.parametrize("epilogue", ["", "bias+residual"])
+@pytest.mark.parametrize(
+    ("form", "launches", "cluster"),
+    [
+        ("w1x2/f2x4/k2,STAGE=d2/async,REDUCE=g2c", 1, 2),
+        ("w2x1/f1x4/k2,STAGE=d2/sync,REDUCE=g4c", 1, 4),
+        ("w1x1/f2x4/k2,STAGE=d2/async,REDUCE=c2", 1, 1),
+        ("w1x2/f1x2/k4,STAGE=d3/async,REDUCE=c4", 1, 1),
+        ("w1x1/f2x2/k4,STAGE=d2/async,REDUCE=g2c/c2", 1, 2),
+        ("w1x1/f2x2/k4,STAGE=d2/async,REDUCE=g2k/c2", 2, 1),
+    ],
+)
+@pytest.mark.parametrize("size", [(48, 64, 160), (37, 34, 150)])
+def test_k_is_shared_out_over_slices_and_clusters(
+    form: str, launches: int, cluster: int, size: tuple[int, int, int], epilogue: str
+) -> None:
+    plan = check(product(*size, epilogue=epilogue), f"{F16}/{form}", caps=cuda_target("sm_90a"))
+    assert len(plan.launches) == launches
+    assert plan.launches[0].kernel.cluster == cluster
+    assert plan.deterministic
+
+
 def test_atomics_join_a_split_of_a_float32_output() -> None:
     plan = check(product(40, 72, 128, out=DType.F32), f"{F16}/w2x2/f1x2/k2,STAGE=d2/async,REDUCE=g2a", loose=8)
     assert not plan.deterministic

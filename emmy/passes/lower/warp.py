@@ -39,6 +39,7 @@ from emmy.passes.lower.access import Point
 from emmy.passes.lower.cluster import Exchange
 from emmy.passes.lower.fill import Filler
 from emmy.passes.lower.operand import Operand, SwizzledTile, operand_tile, result_tile
+from emmy.passes.lower.slices import SLICE, Slices
 from emmy.passes.lower.tile import TileLowering
 from emmy.passes.lower.warp_leaf import Rect, WarpLeaf, operands, shares, stage_dtype
 
@@ -69,6 +70,11 @@ class _Lowering(TileLowering):
         self.lets: dict[str, Let] = {}
         self.pointers: dict[str, View] = {}
         self.turn = RegArray("slot", DType.I32, (1,), init=0)
+        self.slices: Slices | None = None
+        if leaf.slices > 1:
+            self.slices = Slices(leaf.slices, leaf.threads // leaf.slices, leaf.fm * leaf.fn, 4, DType.F32)
+        self.sums = RegArray("sum", DType.F32, (leaf.fm, leaf.fn), 4)
+        """With slices, an atom's four sums of a thread over all of them."""
 
     def operand_tile(self, name: str, side: Operand, size: int) -> SwizzledTile:
         """The tile of ``size`` rows or columns and a k step, contiguous the way the operand is."""
@@ -96,6 +102,10 @@ class _Lowering(TileLowering):
         shared = [tile.shared(leaf.depth) for tile in self.tiles]
         reads = self.operand_reads()
         self.memory.views.clear()
+        if self.slices is not None:
+            shared.append(self.slices.shared())
+            body += self.gather(self.slices)
+        done = len(body)
         whole = Rect(range(leaf.fm), range(leaf.fn))
         if leaf.split > 1 and leaf.how == "k":
             self.partial()
@@ -117,6 +127,8 @@ class _Lowering(TileLowering):
             else:
                 shared.append(exchange.shared())
                 body += self.join(exchange, tile, env)
+        if self.slices is not None and exchange is None:
+            body[done:] = [If(self.slices.first, tuple(body[done:]))]
         names = tuple(dict.fromkeys(reads))
         params = self.params(names, tuple(writes))
         cluster = leaf.split if exchange is not None else 1
@@ -133,18 +145,38 @@ class _Lowering(TileLowering):
     def exchange(self) -> Exchange:
         """How the blocks of a cluster share out a warp's atoms: four sums a thread and atom."""
         leaf = self.leaf
-        return Exchange(leaf.split, leaf.threads, 4, leaf.fm * leaf.fn // leaf.split)
+        return Exchange(leaf.split, leaf.threads // leaf.slices, 4, leaf.fm * leaf.fn // leaf.split)
+
+    def held(self, i: int, j: int) -> Expr:
+        """The four sums that a thread has of an atom, as float32."""
+        if self.slices is not None:
+            return self.sums.at(i, j)
+        return self.accumulated(i, j)
+
+    def accumulated(self, i: int, j: int) -> Expr:
+        """The four accumulators that a thread has of an atom, as float32."""
+        tile = self.acc.at(0, i, j)
+        return Pack(tuple(cast(Lane(tile, register), DType.F32) for register in range(4)))
+
+    def gather(self, slices: Slices) -> list[Stmt]:
+        """The sums over the slices, in the registers of the first."""
+        atoms = Rect(range(self.leaf.fm), range(self.leaf.fn)).atoms
+        out = slices.hand_over([self.accumulated(i, j) for i, j in atoms])
+        added: list[Stmt] = []
+        for number, (i, j) in enumerate(atoms):
+            lets = [Let(f"handed{i}_{j}_{slot}", part) for slot, part in enumerate(slices.handed(number))]
+            total = [cast(Lane(self.acc.at(0, i, j), register), DType.F32) for register in range(4)]
+            for let in lets:
+                total = [add(one, Lane(let.var, register)) for register, one in enumerate(total)]
+            added += [*lets, RegSet(self.sums.at(i, j), Pack(tuple(total)))]
+        return [self.sums, *out, If(slices.first, tuple(added))]
 
     def join(self, exchange: Exchange, tile: SwizzledTile | None, env: dict[str, Expr]) -> list[Stmt]:
         """The sums over the cluster's blocks; each block writes its share of the tile."""
         rects = shares(self.leaf.fm, self.leaf.fn, self.leaf.split)
         assert rects is not None, "the rule cluster_shares_atoms"
-
-        def atom(i: int, j: int) -> Expr:
-            held = self.acc.at(0, i, j)
-            return Pack(tuple(cast(Lane(held, register), DType.F32) for register in range(4)))
-
-        out = exchange.send([[atom(i, j) for i, j in rect.atoms] for rect in rects])
+        able = self.slices.first if self.slices is not None else None
+        out = exchange.send([[self.held(i, j) for i, j in rect.atoms] for rect in rects], able)
         for rank, rect in enumerate(rects):
             body: list[Stmt] = []
             sums: list[Cell] = []
@@ -163,7 +195,7 @@ class _Lowering(TileLowering):
                 let = Let(f"sum{i}_{j}_{registers[0]}", Pack(tuple(lanes)))
                 body.append(let)
                 sums.append((i, j, registers, let.var, row, col))
-            out.append(exchange.of_rank(rank, [*body, *self.results(sums, rect, tile, env, f"_{rank}")]))
+            out.append(exchange.of_rank(rank, [*body, *self.results(sums, rect, tile, env, f"_{rank}")], able))
         return out
 
     def let(self, name: str, value: Expr) -> Expr:
@@ -192,10 +224,10 @@ class _Lowering(TileLowering):
         count = steps.value if isinstance(steps.value, Const) else steps.var
         filler = Filler(self, env, start, stop, count)
         step = Var("step")
-        halves = 2 if leaf.steps > 1 else 1
+        halves = 2 if leaf.own_steps > 1 else 1
         a = Fragments("a_frag", leaf.atom, "a", (halves, leaf.fm))
         b = Fragments("b_frag", leaf.atom, "b", (halves, leaf.fn))
-        ahead = leaf.steps % 2 == 0 and leaf.depth > 1
+        ahead = leaf.own_steps % 2 == 0 and leaf.depth > 1
         commit: list[Stmt] = [CopyCommit()] if leaf.transport == "async" else []
         wait: list[Stmt] = [CopyWait(max(leaf.depth - 2, 0))] if leaf.transport == "async" else []
         wait.append(Barrier())
@@ -220,8 +252,8 @@ class _Lowering(TileLowering):
         if leaf.depth == 1:
             early, late = ([], begin) if leaf.transport == "async" else (begin, [])
             body += [*early, Barrier(), *late, *end, *commit, *wait, *self.load_fragments(a, b, self.slot(step), 0)]
-        for kk in range(leaf.steps):
-            last = kk + 1 == leaf.steps
+        for kk in range(leaf.own_steps):
+            last = kk + 1 == leaf.own_steps
             if not last:
                 body += self.load_fragments(a, b, self.slot(step), kk + 1)
             if kk == 0 and leaf.depth > 1:
@@ -237,9 +269,11 @@ class _Lowering(TileLowering):
         loop = For("step", i32(0), count, i32(1), (*onward, *body, *turned))
         # no copy outlives the loop: those in flight are zeros beyond the last step
         done: list[Stmt] = [CopyWait(0)] if leaf.transport == "async" and leaf.depth > (2 if ahead else 1) else []
-        warp = Let("warp", floordiv(TID, i32(32)))
+        warps = floordiv(TID, i32(32))
+        warp = Let("warp", mod(warps, i32(leaf.wm * leaf.wn)) if leaf.slices > 1 else warps)
         place: list[Stmt] = [
             Let("lane", mod(TID, i32(32))),
+            *([self.slices.place()] if self.slices is not None else []),
             warp,
             Let("warp_m", mul(mod(warp.var, i32(leaf.wm)), i32(leaf.warp_m))),
             Let("warp_n", mul(floordiv(warp.var, i32(leaf.wm)), i32(leaf.warp_n))),
@@ -314,12 +348,14 @@ class _Lowering(TileLowering):
             pointer, constant = place
             return LdMatrix(targets, pointer, add(mul(slot, i32(tile.elements)), i32(constant)), trans)
 
+        first = mul(SLICE, i32(leaf.own_steps * self.atom.k)) if self.slices is not None else i32(0)
         row, col = matrix_rows(self.atom.layout("a"), lane, trans=not a_side.along_k)
-        row = add(Var("warp_m"), row)
+        row, col = add(Var("warp_m"), row), add(col, first)
         for i in range(leaf.fm):
             place = self.matrix(a_side, a_tile, row, col, i * self.atom.m, kk * self.atom.k, "fa")
             out.append(load((a.at(half, i),), a_tile, place, not a_side.along_k))
         row, col = matrix_rows(self.atom.layout("b"), lane, trans=not b_side.along_k)
+        row = add(row, first)
         for j in range(0, leaf.fn, 2):
             pair = j + 1 < leaf.fn
             across = add(Var("warp_n"), col)
@@ -346,7 +382,7 @@ class _Lowering(TileLowering):
         out: list[Cell] = []
         for i, j in rect.atoms:
             for registers in self.atom.c.rows_of_thread():
-                tile: Reg = self.acc.at(0, i, j)
+                tile: Expr = self.acc.at(0, i, j) if self.slices is None else self.sums.at(i, j)
                 value = cast(Pack(tuple(Lane(tile, register) for register in registers)), self.dtype)
                 row = self.atom.c.row(Var("lane"), registers[0])
                 col = add(self.atom.c.col(Var("lane"), registers[0]), i32(j * self.atom.n))

@@ -21,7 +21,7 @@ class WarpLeaf:
     """The parameters of one warp leaf: warps wm × wn, atoms a warp fm × fn, ``steps`` atoms a k step, ring, splits.
 
     how: what joins the parts of a split (k, a, c). min_blocks: blocks that a multiprocessor is to hold (a bound on
-    registers); follows from the others.
+    registers); follows from the others. slices: sets of wm × wn warps that share out the atoms of a k step.
     """
 
     atom: str
@@ -36,6 +36,7 @@ class WarpLeaf:
     how: str = "k"
     group: int = 0
     min_blocks: int = 0
+    slices: int = 1
 
     @property
     def shape(self) -> Atom:
@@ -63,11 +64,16 @@ class WarpLeaf:
 
     @property
     def threads(self) -> int:
-        return 32 * self.wm * self.wn
+        return 32 * self.wm * self.wn * self.slices
+
+    @property
+    def own_steps(self) -> int:
+        """Atoms of a k step that a warp multiplies."""
+        return self.steps // self.slices
 
     @property
     def chains(self) -> int:
-        return int(chains(self.fm, self.fn, self.steps))
+        return int(chains(self.fm, self.fn, self.own_steps))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from emmy.passes.contraction import Contraction, match_contraction
 from emmy.passes.lower.operand import Operand
 from emmy.passes.lower.warp import lower_warp
 from emmy.passes.lower.warp_leaf import WarpLeaf, chains, operands, stage_dtype
-from emmy.schedule.knobs import OFF, AtomTile, KnobKey, KnobMap, KnobValue, Raster, Reduce, Split, Stage
+from emmy.schedule.knobs import OFF, AtomTile, Cooperative, KnobKey, KnobMap, KnobValue, Raster, Reduce, Split, Stage
 from emmy.schedule.knobs.values import is_fast_math_atom
 from emmy.schedule.tiers.base import Columns, Rule, Tier, concat, product, rule
 from emmy.schedule.tiers.split import HOWS, peer_bytes
@@ -32,6 +32,9 @@ TRANSPORTS = ("", "sync", "async")
 
 WARPS = ((1, 2), (2, 1), (2, 2), (1, 4), (4, 1), (2, 4), (4, 2))
 """Warp grids (m, n) of the enumeration: 2, 4 and 8 warps."""
+
+SLICED = ((1, 1), (1, 2), (2, 1), (2, 2))
+"""Warp grids that are taken several times over, each set for its part of a k step."""
 
 ATOM_M, ATOM_N, ATOM_K = 16, 8, 16
 SM_REGISTERS = 65536
@@ -148,6 +151,13 @@ def _cluster_shares(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[n
     return (c["how"] != HOWS.index("c")) | rows | columns
 
 
+@rule("slices_share_atoms")
+def _slices(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # every slice has as many atoms of a k step; where blocks abound, more of them a multiprocessor do the same
+    few = _tiles(p, c) * c["split"] <= 2 * caps.units
+    return (c["slices"] == 1) | (few & (c["k"] % c["slices"] == 0))
+
+
 @rule("group_within_rows")
 def _group(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
     block_m, _ = _block(c)
@@ -167,7 +177,7 @@ class WarpTier(Tier):
     rules: ClassVar[tuple[Rule, ...]] = (
         _atom, _one_k, _threads_fit, _accumulators_fit, _registers_fit, _smem_fits, _transport_offered, _async_aligned,
         _ring_depth, _tile_within, _split_within, _split_fills, _atomics,
-        _cluster, _cluster_shares, _group, _group_waves,
+        _cluster, _cluster_shares, _slices, _group, _group_waves,
     )  # fmt: skip
 
     def match(self, region: Region, caps: Capabilities) -> WarpProblem:
@@ -190,19 +200,29 @@ class WarpTier(Tier):
             product(
                 atom=atoms, wm=(wm,), wn=(wn,), fm=(1, 2, 4), fn=(2, 4, 6, 8), k=(2, 4, 8), depth=(depth,),
                 transport=(transport,), split=(1, 2, 3, 4, 8), how=tuple(range(len(HOWS))), group=(0, 4, 8, 16),
+                slices=(1,),
             )
             for wm, wn in WARPS
             for depth, transport in rings
+        ]  # fmt: skip
+        parts += [
+            product(
+                atom=atoms, wm=(wm,), wn=(wn,), fm=(1, 2, 4), fn=(2, 4, 8), k=(4, 8), depth=(2, 3, 4),
+                transport=(rings[-1][1],), split=(1, 2, 4), how=(HOWS.index("k"), HOWS.index("c")), group=(0,),
+                slices=(2, 4),
+            )
+            for wm, wn in SLICED
         ]  # fmt: skip
         return concat(parts)
 
     def knobs(self, problem: WarpProblem, columns: Columns, row: int) -> KnobMap:
         v = {name: int(column[row]) for name, column in columns.items()}
         split = Split(v["split"], HOWS[v["how"]]) if v["split"] > 1 else None
+        slices = Cooperative(v["slices"]) if v["slices"] > 1 else None
         values: dict[str, KnobValue] = {
             "FUSE": OFF,
             "TILE": AtomTile(MMA[v["atom"]], v["wm"], v["wn"], v["fm"], v["fn"], v["k"]),
-            "REDUCE": Reduce(split) if split else OFF,
+            "REDUCE": Reduce(split, slices) if split or slices else OFF,
             "STAGE": Stage(v["depth"], TRANSPORTS[v["transport"]]),  # type: ignore[arg-type]
             "WSPEC": OFF,
             "RASTER": Raster(f"g{v['group']}") if v["group"] else OFF,
@@ -217,8 +237,7 @@ class WarpTier(Tier):
             raise Refused("warp_families", found=str(knobs), expected="FUSE and WSPEC off")
         reduce, stage, raster = knobs.get("REDUCE", OFF), knobs.get("STAGE", OFF), knobs.get("RASTER", OFF)
         split = reduce.split if isinstance(reduce, Reduce) else None
-        if isinstance(reduce, Reduce) and (reduce.cooperative is not None or split is None):
-            raise Refused("warp_reduce", found=f"REDUCE={reduce}", expected="'', gNk, gNa or gNc")
+        slices = reduce.cooperative if isinstance(reduce, Reduce) else None
         if isinstance(raster, Raster) and (raster.group is None or raster.cluster or raster.persistent):
             raise Refused("warp_raster", found=f"RASTER={raster}", expected="'' or gN")
         if not isinstance(stage, Stage) or stage.transport not in TRANSPORTS:
@@ -227,6 +246,7 @@ class WarpTier(Tier):
             "atom": MMA.index(tile.atom), "wm": tile.wm, "wn": tile.wn, "fm": tile.fm, "fn": tile.fn, "k": tile.k,
             "depth": stage.depth, "transport": TRANSPORTS.index(stage.transport),
             "split": split.parts if split else 1, "how": HOWS.index(split.how) if split else 0,
+            "slices": slices.threads if slices else 1,
             "group": (raster.group or 0) if isinstance(raster, Raster) else 0,
         }  # fmt: skip
         return {name: np.array([value], dtype=np.int32) for name, value in values.items()}
@@ -238,7 +258,7 @@ class WarpTier(Tier):
             "cta": (c["atom"] * 65536 + block_m) * 65536 + block_n,
             "warp": c["wm"] * 65536 + c["wn"],
             "k": c["k"],
-            "reduce": c["split"] * 4 + c["how"],
+            "reduce": (c["slices"] * 4096 + c["split"]) * 4 + c["how"],
             "stage": c["depth"] * 4 + c["transport"],
             "raster": c["group"],
         }
@@ -262,6 +282,7 @@ class WarpTier(Tier):
         fast = np.array([is_fast_math_atom(name) for name in MMA])[columns["atom"]]
         return {
             "threads": threads,
+            "cooperative": c["slices"],
             "blocks": blocks,
             "waves": waves,
             "tail_units": 1.0 - waves / np.ceil(np.maximum(waves, 1e-9)),
@@ -282,7 +303,7 @@ class WarpTier(Tier):
             "atomic": c["how"] == HOWS.index("a"),
             "cluster": c["how"] == HOWS.index("c"),
             "barriers": steps,
-            "work_thread": c["fm"] * c["fn"] * k / c["split"],
+            "work_thread": c["fm"] * c["fn"] * k / (c["split"] * c["slices"]),
             "grouped": (c["group"] > 0).astype(np.float64),
             "launches": 1.0 + ((c["split"] > 1) & (c["how"] != HOWS.index("c"))),
             "resident_blocks": np.floor(np.maximum(held, 1.0)),
@@ -298,14 +319,14 @@ class WarpTier(Tier):
         v = {name: int(column[0]) for name, column in columns.items()}
         leaf = WarpLeaf(
             MMA[v["atom"]], v["wm"], v["wn"], v["fm"], v["fn"], v["k"], v["depth"], TRANSPORTS[v["transport"]],
-            v["split"], HOWS[v["how"]], v["group"], _min_blocks(problem, caps, columns),
+            v["split"], HOWS[v["how"]], v["group"], _min_blocks(problem, caps, columns), v["slices"],
         )  # fmt: skip
         knobs = str(self.knobs(problem, columns, 0))
         return lower_warp(problem.contraction, leaf, problem.contraction.region.name, knobs)
 
 
 def _threads(c: Any) -> Any:
-    return 32 * c["wm"] * c["wn"]
+    return 32 * c["wm"] * c["wn"] * c["slices"]
 
 
 def _block(c: Any) -> tuple[Any, Any]:
@@ -329,13 +350,13 @@ def _steps(p: WarpProblem, c: Columns) -> NDArray[np.int64]:
 def _accumulators(c: Columns) -> NDArray[np.int64]:
     """32-bit registers that hold a thread's accumulators."""
     wide = np.array([4 if ATOMS[name].acc == DType.F32 else 2 for name in MMA])[c["atom"]]
-    return np.asarray(c["fm"] * c["fn"] * wide * chains(c["fm"], c["fn"], c["k"]), dtype=np.int64)
+    return np.asarray(c["fm"] * c["fn"] * wide * chains(c["fm"], c["fn"], c["k"] // c["slices"]), dtype=np.int64)
 
 
 def _registers(p: WarpProblem, c: Columns) -> NDArray[np.int64]:
     """32-bit registers a thread needs: accumulators, fragments (of two atoms where a step has several), addresses, and
     with synchronous fills what it holds of the next step."""
-    fragments = (4 * c["fm"] + 2 * c["fn"]) * np.where(c["k"] > 1, 2, 1)
+    fragments = (4 * c["fm"] + 2 * c["fn"]) * np.where(c["k"] > c["slices"], 2, 1)
     addresses = 24 + 2 * c["k"] + c["fn"] // 2
     held = np.where(c["transport"] == TRANSPORTS.index("sync"), _held(p, c), 0)
     return _accumulators(c) + np.asarray(fragments + addresses + held, dtype=np.int64)
@@ -370,4 +391,5 @@ def _smem(p: WarpProblem, c: Columns) -> NDArray[np.int64]:
         piece = 2 * ATOM_M * c["fn"].astype(np.int64) * ATOM_N * p.staged.nbytes
         turn = np.where((c["split"] == 1) | (c["how"] == HOWS.index("c")), piece * c["wm"] * c["wn"], 0)
     block_m, block_n = _block(c)
-    return _slot_bytes(c) * c["depth"] + turn + peer_bytes(c, block_m * block_n)
+    tile = (block_m * block_n).astype(np.int64)
+    return _slot_bytes(c) * c["depth"] + turn + peer_bytes(c, tile) + tile * (c["slices"] - 1) * 4
