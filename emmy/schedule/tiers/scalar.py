@@ -24,7 +24,7 @@ from emmy.passes.lower.staging import PAD
 from emmy.passes.lower.tile import loads_of
 from emmy.schedule.knobs import OFF, Cooperative, KnobKey, KnobMap, KnobValue, Raster, Reduce, ScalarTile, Split, Stage
 from emmy.schedule.tiers.base import Columns, Rule, Tier, concat, product, rule
-from emmy.schedule.tiers.split import HOWS, peer_bytes
+from emmy.schedule.tiers.split import HOWS, clustered_in_one_wave, peer_bytes
 
 TRANSPORTS = ("", "sync", "async")
 """Codes of the transport column; 0: operands are read straight from memory."""
@@ -110,6 +110,12 @@ def _split_within(problem: Contraction, caps: Capabilities, c: Columns) -> NDArr
     return (c["split"] == 1) | (c["split"] * c["k"] <= problem.size(problem.k))
 
 
+@rule("split_fills_the_device")
+def _split_fills(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # a split buys blocks with traffic: on a GPU it is not offered beyond eight blocks a multiprocessor
+    return (c["split"] == 1) | (caps.kind == "cpu") | (_tiles(problem, c) * c["split"] <= 8 * caps.units)
+
+
 @rule("atomics_need_plain_f32_sum")
 def _atomics(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
     plain = len(problem.epilogue) == 1 and problem.epilogue[0][1] is None
@@ -134,6 +140,11 @@ def _cluster(p: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_
     return (c["how"] != HOWS.index("c")) | sizes
 
 
+@rule("cluster_in_one_wave")
+def _one_wave(p: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    return clustered_in_one_wave(c, _tiles(p, c), caps.units)
+
+
 @rule("cluster_shares_fragment")
 def _cluster_shares(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
     # each of its blocks sums as many of a thread's vectors, in float32, out of a ring kernel's registers
@@ -153,17 +164,21 @@ def _slices(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.
 @rule("slices_for_few_tiles")
 def _slices_few(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
     # where blocks abound, more of them a multiprocessor do the same without a sum over slices
-    batch, m, n, _ = problem.sizes
-    tiles = -(-max(m, 1) // (c["m"] * c["fm"])) * -(-max(n, 1) // (c["n"] * c["fn"])) * batch
     threads = c["n"] * c["m"] * c["slices"]
     fits = (threads >= 64) & (threads <= 512) & (c["k"] >= 8 * c["slices"])
-    return (c["slices"] == 1) | (fits & (tiles.astype(np.int64) * c["split"] <= 3 * caps.units))
+    return (c["slices"] == 1) | (fits & (_tiles(problem, c) * c["split"] <= 3 * caps.units))
 
 
 @rule("group_within_rows")
 def _group(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
     _, m, _, _ = problem.sizes
     return (c["group"] == 0) | (c["group"] * c["m"] * c["fm"] < 2 * m)
+
+
+@rule("group_orders_waves")
+def _group_waves(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    # the order of the blocks matters where they do not all run at once
+    return (c["group"] == 0) | (caps.kind == "cpu") | (_tiles(problem, c) > caps.units)
 
 
 class ScalarTier(Tier):
@@ -173,8 +188,8 @@ class ScalarTier(Tier):
     o1_valid: ClassVar[bool] = True
     rules: ClassVar[tuple[Rule, ...]] = (
         _threads_fit, _registers_fit, _smem_fits, _transport_offered, _tile_within, _vector_inside, _split_within,
-        _split_one_axis, _staged, _atomics, _cluster, _cluster_shares,
-        _slices, _slices_few, _group,
+        _split_one_axis, _staged, _atomics, _cluster, _one_wave, _cluster_shares,
+        _slices, _slices_few, _split_fills, _group, _group_waves,
     )  # fmt: skip
 
     def match(self, region: Region, caps: Capabilities) -> Contraction:
@@ -351,6 +366,13 @@ class ScalarTier(Tier):
             v["slices"],
         )  # fmt: skip
         return lower_scalar(problem, leaf, problem.region.name, str(self.knobs(problem, columns, 0)))
+
+
+def _tiles(problem: Contraction, c: Columns) -> NDArray[np.int64]:
+    """Tiles of the output, all batches."""
+    batch, m, n, _ = problem.sizes
+    tiles = -(-max(m, 1) // (c["m"] * c["fm"])) * -(-max(n, 1) // (c["n"] * c["fn"])) * batch
+    return np.asarray(tiles, dtype=np.int64)
 
 
 def _registers(caps: Capabilities, problem: Contraction, c: Columns) -> NDArray[np.int64]:

@@ -22,7 +22,7 @@ from emmy.passes.lower.warp_leaf import WarpLeaf, chains, operands, stage_dtype
 from emmy.schedule.knobs import OFF, AtomTile, Cooperative, KnobKey, KnobMap, KnobValue, Raster, Reduce, Split, Stage
 from emmy.schedule.knobs.values import is_fast_math_atom
 from emmy.schedule.tiers.base import Columns, Rule, Tier, concat, product, rule
-from emmy.schedule.tiers.split import HOWS, peer_bytes
+from emmy.schedule.tiers.split import HOWS, clustered_in_one_wave, peer_bytes
 
 MMA = tuple(name for name, atom in ATOMS.items() if not atom.is_wgmma)
 """Codes of the atom column."""
@@ -142,6 +142,11 @@ def _cluster(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_
     return (c["how"] != HOWS.index("c")) | sizes
 
 
+@rule("cluster_in_one_wave")
+def _one_wave(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    return clustered_in_one_wave(c, _tiles(p, c), caps.units)
+
+
 @rule("cluster_shares_atoms")
 def _cluster_shares(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
     # each of its blocks sums as many of a warp's atoms: rows of them, or parts of a row
@@ -177,7 +182,7 @@ class WarpTier(Tier):
     rules: ClassVar[tuple[Rule, ...]] = (
         _atom, _one_k, _threads_fit, _accumulators_fit, _registers_fit, _smem_fits, _transport_offered, _async_aligned,
         _ring_depth, _tile_within, _split_within, _split_fills, _atomics,
-        _cluster, _cluster_shares, _slices, _group, _group_waves,
+        _cluster, _one_wave, _cluster_shares, _slices, _group, _group_waves,
     )  # fmt: skip
 
     def match(self, region: Region, caps: Capabilities) -> WarpProblem:
