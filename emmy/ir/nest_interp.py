@@ -161,7 +161,7 @@ class _Run:
         for expr, kind, carries in zip(monoid.lift, kinds, monoid.carried, strict=True):
             value = np.broadcast_to(self._lifted(expr, env), whole)
             if carried and not carries:
-                value = value.reshape((*bare, -1))[..., 0]
+                value = value[(..., *(0,) * (len(whole) - len(bare)))]
             parts.append(np.array(value, self.held(kind)).reshape(whole if carries or not carried else bare))
         return self._tree(monoid, parts, first, identity, kinds)
 

@@ -66,6 +66,14 @@ def test_names_do_not_decide_where_the_data_lies(tmp_path: Path) -> None:
     assert reference(region, tmp_path).cases[0].outputs["y"] == reference(renamed, tmp_path).cases[0].outputs["result"]
 
 
+def test_empty_programs_have_references(tmp_path: Path) -> None:
+    from tests.gpu.cases import CASES
+
+    for name, shape in (("attention.f32.b0", (0, 2, 40, 64)), ("batched.f32.b0", (0, 33, 40)), ("sum.f32.n0", (5,))):
+        (path,) = reference(CASES[name].region(), tmp_path).cases[0].outputs.values()
+        assert np.load(path).shape == shape
+
+
 def test_indices_stay_inside_the_table(tmp_path: Path) -> None:
     assert index_limits(embedding(3), {}) == {"ids": 3}
     (case,) = reference(embedding(3), tmp_path).cases

@@ -110,6 +110,7 @@ def _matmuls() -> list[Case]:
     even, ragged = (96, 128, 160), (37, 53, 29)
     edges = {"m1": (1, 64, 128), "n1": (64, 1, 40), "k1": (33, 40, 1), "one": (1, 1, 1), "m0": (0, 64, 32),
              "n0": (16, 0, 8), "k0": (16, 24, 0), "odd": (129, 67, 515)}  # fmt: skip
+    symbolic = {"n1": (ROWS, 1, 40), "k1": (ROWS, 40, 1), "n0": (ROWS, 0, 8), "k0": (ROWS, 24, 0)}
     for dtype in ("f32", "f16", "bf16", "f64"):
         half = dtype in ("f16", "bf16")
         tiers = ("scalar", "cell") + (("warp",) if half else ())
@@ -122,6 +123,10 @@ def _matmuls() -> list[Case]:
         found.append(make(f"matmul.{dtype}.dynM.ragged", (ROWS, 61, 45), leaves=few, dynamic=((0, 0),)))
         if dtype != "f64":
             found += [make(f"matmul.{dtype}.{name}", size, leaves=4) for name, size in edges.items()]
+            found += [
+                make(f"matmul.{dtype}.dynM.{name}", size, leaves=3, dynamic=((0, 0),))
+                for name, size in symbolic.items()
+            ]
     return found
 
 
@@ -146,8 +151,11 @@ def _fused() -> list[Case]:
             Case(f"scaled_relu.{dtype}", scaled_relu, ((70, 64), (64, 72), (72,)), dtype, leaves=6),
             Case(f"linear.{dtype}", F.linear, ((70, 96), (88, 96)), dtype, leaves=6),
             Case(f"batched.{dtype}", matmul, ((3, 33, 48), (3, 48, 40)), dtype, leaves=6),
+            Case(f"batched.{dtype}.dynM", matmul, ((2, ROWS, 24), (2, 24, 40)), dtype, ((0, 1),), 3),
+            Case(f"batched.{dtype}.b0", matmul, ((0, 33, 48), (0, 48, 40)), dtype, leaves=3),
+            Case(f"linear.{dtype}.dynM", F.linear, ((ROWS, 45), (51, 45)), dtype, ((0, 0),), 3),
         ]
-    found.append(Case("widened.f16", widened, ((64, 64), (64, 72)), "f16", leaves=6))
+    found += [Case(f"widened.{kind}", widened, ((64, 64), (64, 72)), kind, leaves=6) for kind in ("f16", "bf16")]
     return found
 
 
@@ -160,13 +168,15 @@ def _rows() -> list[Case]:
         "silu_mul": (silu_mul, lambda m, n: ((m, n), (m, n))),
     }
     sizes = {"": (64, 4096), ".ragged": (7, 1003), ".m1": (1, 2048), ".n1": (33, 1), ".m0": (0, 64),
-             ".long": (3, 70_001), ".dynM": (ROWS, 1024), ".dynM.ragged": (ROWS, 333)}  # fmt: skip
+             ".long": (3, 70_001), ".dynM": (ROWS, 1024), ".dynM.ragged": (ROWS, 333),
+             ".dynM.n1": (ROWS, 1)}  # fmt: skip
+    empty = {".n0": (5, 0), ".dynM.n0": (ROWS, 0)}
     for dtype in ("f32", "f16", "bf16"):
         for kind, (function, shapes) in programs.items():
-            for where, (m, n) in sizes.items():
+            for where, (m, n) in (sizes | (empty if kind in ("sum", "silu_mul") else {})).items():
                 inputs = shapes(m, n)
                 dynamic = tuple((x, 0) for x, shape in enumerate(inputs) if len(shape) == 2) if "dyn" in where else ()
-                leaves = 10 if where in ("", ".dynM") and dtype != "bf16" else 4
+                leaves = 10 if where in ("", ".dynM") and dtype != "bf16" else 3 if "dynM.n" in where else 4
                 tiers = ("row",) if where in ("", ".dynM") else ()
                 found.append(Case(f"{kind}.{dtype}{where}", function, inputs, dtype, dynamic, leaves, (), tiers))
         found += [
@@ -176,26 +186,41 @@ def _rows() -> list[Case]:
             Case(f"column_sum.{dtype}", partial(torch.sum, dim=0), ((300, 200),), dtype, leaves=6),
             Case(f"mean_centred.{dtype}", mean_centred, ((19, 640),), dtype, leaves=6),
         ]
-    found.append(Case("sum.f32.n0", partial(torch.sum, dim=-1), ((5, 0),), leaves=3))
+        others: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+            "layer_norm": (layer_norm, ((ROWS, 331), (331,), (331,))),
+            "amax": (partial(torch.amax, dim=-1), ((ROWS, 331),)),
+            "argmax": (partial(torch.argmax, dim=-1), ((ROWS, 331),)),
+            "column_sum": (partial(torch.sum, dim=0), ((ROWS, 37),)),
+            "mean_centred": (mean_centred, ((ROWS, 131),)),
+        }
+        found += [
+            Case(f"{kind}.{dtype}.dynM", function, shapes, dtype, ((0, 0),), 3)
+            for kind, (function, shapes) in others.items()
+        ]
     found.append(Case("softmax.f64", partial(torch.softmax, dim=-1), ((9, 300),), "f64", leaves=3))
     return found
 
 
 def _attention() -> list[Case]:
     found = []
-    for dtype in ("f32", "f16"):
-        for where, (h, s, d) in {"": (2, 128, 64), ".ragged": (2, 77, 64), ".d128": (2, 96, 128)}.items():
+    sizes = {"": (2, 128, 64), ".ragged": (2, 77, 64), ".d128": (2, 96, 128), ".d40": (2, 33, 40)}
+    dynamic = tuple((x, 2) for x in range(3))
+    for dtype in ("f32", "f16", "bf16"):
+        leaves = 3 if dtype == "bf16" else 5
+        for where, (h, s, d) in sizes.items():
             shapes = ((1, h, s, d),) * 3
-            found.append(Case(f"attention.{dtype}{where}", attend, shapes, dtype, leaves=5, tiers=("attention",)))
-            found.append(
-                Case(f"attention.{dtype}.causal{where}", partial(attend, causal=True), shapes, dtype, leaves=5)
-            )
-        dynamic = tuple((x, 2) for x in range(3))
+            tiers = ("attention",) if where in ("", ".ragged", ".d128") else ()
+            found += [
+                Case(f"attention.{dtype}{where}", attend, shapes, dtype, leaves=leaves, tiers=tiers),
+                Case(f"attention.{dtype}.causal{where}", partial(attend, causal=True), shapes, dtype, leaves=leaves),
+            ]
         found += [
             Case(f"attention.{dtype}.dyn", partial(attend, causal=True), ((1, 2, ROWS, 64),) * 3, dtype, dynamic, 4),
+            Case(f"attention.{dtype}.dyn.ragged", attend, ((1, 1, ROWS, 40),) * 3, dtype, dynamic, 2),
             Case(f"attention.{dtype}.grouped", partial(attend, grouped=True),
                  ((1, 4, 40, 64), (1, 2, 56, 64), (1, 2, 56, 64)), dtype, leaves=4),
             Case(f"attention.{dtype}.mask", attend, (*((1, 2, 40, 64),) * 3, (40, 40)), dtype, leaves=4, masks=(3,)),
+            Case(f"attention.{dtype}.b0", attend, ((0, 2, 40, 64),) * 3, dtype, leaves=2),
         ]  # fmt: skip
     return found
 
