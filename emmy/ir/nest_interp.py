@@ -160,8 +160,8 @@ class _Run:
         parts = []
         for expr, kind, carries in zip(monoid.lift, kinds, monoid.carried, strict=True):
             value = np.broadcast_to(self._lifted(expr, env), whole)
-            if carried and not carries:
-                value = value[(..., *(0,) * (len(whole) - len(bare)))]
+            for _ in range(0 if carries else len(whole) - len(bare)):
+                value = value[..., 0]
             parts.append(np.array(value, self.held(kind)).reshape(whole if carries or not carried else bare))
         return self._tree(monoid, parts, first, identity, kinds)
 
