@@ -66,6 +66,10 @@ def command(
     work = open_workspace(settings)
     _check_gpus(work.caps, gpus, devices)
     targets = (target,) if target is not None else golden_targets(work.caps, groups, kernel)
+    if not targets:
+        found = f"no shape with {kernel!r} in its name" if kernel else "no shape"
+        where = f"the groups {', '.join(groups)}" if groups else f"the default of {work.caps.name}"
+        raise InputError("--dataset golden", found=f"{found} in {where}", hint="emmy golden list shows all of them")
     return run_tune(work, targets, clean=clean, then_bench=then_bench)
 
 

@@ -27,6 +27,7 @@ def refused(capsys: pytest.CaptureFixture[str], *args: str) -> str:
         (("tune",), ("--dataset golden",)),
         (("tune", "--dataset", "golden", "--golden", "square.512"), ("both",)),
         (("tune", "--golden", "square.512", "--group", "quick"), ("--group", "--dataset golden")),
+        (("tune", "--dataset", "golden", "--kernel", "nowhere"), ("'nowhere'", "nearest")),
         (("run",), ("no target",)),
         (("run", "-c", SNIPPET, "--ab", "TILE=n1x1/f1x1/k1"), ("--ab", "--bench")),
         (("run", "-c", SNIPPET, "--json", "x.json"), ("--json", "--bench")),

@@ -59,6 +59,15 @@ def test_no_nvrtc_is_said_by_compile_as_well(emmy: Emmy, monkeypatch: pytest.Mon
     assert "pip install cupy-cuda13x nvidia-cuda-nvrtc" in done.stderr.splitlines()[-1]
 
 
+def test_shapes_that_are_a_cpus_default_alone_are_asked_for_by_their_group(
+    emmy: Emmy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pretend(monkeypatch, tmp_path / "gpu")
+    done = emmy("tune", "--device", "cuda", "--dataset", "golden", "--kernel", "quick.matmul.256")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'quick.matmul.256' in its name in the default of NVIDIA Stub" in done.stderr
+
+
 @pytest.fixture
 def sweep(emmy: Emmy) -> Callable[[], subprocess.CompletedProcess[str]]:
     def run() -> subprocess.CompletedProcess[str]:
