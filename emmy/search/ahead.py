@@ -1,7 +1,7 @@
 """Leaves prepared by processes while others are timed: lowered, printed, and for CUDA compiled into the binary cache.
 
-Lowering and printing a leaf takes 15 to 45 ms of Python (one core of an AMD EPYC, 2026-11-30, 512x2048x1024 and
-2048x2048), which is as long as a GPU needs to time it; compiling takes longer still. None of it needs the device.
+Lowering and printing a leaf takes 20 to 150 ms of Python (one core of an AMD EPYC, 2026-11-30, 512x2048x1024 and
+2048x2048), longer than a GPU needs to time it; compiling takes longer still. None of it needs the device.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from emmy.bench.artefact import Artefact
 from emmy.device.base import Capabilities
 from emmy.errors import CompileFailed, EmmyError
 from emmy.ir.nest import Region
-from emmy.ir.plan import Plan
 from emmy.schedule.knobs import KnobMap
 from emmy.search.realise import realise
 from emmy.search.variant import Variant, knobs_text, read_knobs
@@ -27,20 +26,19 @@ from emmy.search.variant import Variant, knobs_text, read_knobs
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A leaf as a process left it. error: one line on why it does not lower; ``plan`` and ``artefact`` are None then.
+    """A leaf as a process left it. error: one line on why it does not lower; ``artefact`` is None then.
 
     That a kernel does not compile is not said here: the cache keeps the failure, and the bench makes it a row.
     """
 
-    plan: Plan | None
     artefact: Artefact | None
     error: str = ""
 
     def variant(self, region: Region, caps: Capabilities, knobs: KnobMap) -> Variant | None:
         """The variant, its artefact already printed; None where the leaf does not lower."""
-        if self.plan is None or self.artefact is None:
+        if self.artefact is None:
             return None
-        found = Variant(region, caps, knobs, self.plan)
+        found = Variant(region, caps, knobs, None)
         found.__dict__["artefact"] = self.artefact
         return found
 
@@ -129,7 +127,7 @@ def prepare(region: bytes, caps: Capabilities, knobs: str, cache: Path | None, r
     except Exception as error:
         # A leaf that does not lower is a row like any other: the search goes on, the fault stays on record.
         text = str(error).splitlines()[0] if str(error) else ""
-        return Prepared(None, None, text if isinstance(error, EmmyError) else f"{type(error).__name__}: {text}")
+        return Prepared(None, text if isinstance(error, EmmyError) else f"{type(error).__name__}: {text}")
     if cache is not None and caps.language == "cuda":
         from emmy.device.binaries import BinaryCache
         from emmy.device.cuda import compile_options
@@ -137,7 +135,7 @@ def prepare(region: bytes, caps: Capabilities, knobs: str, cache: Path | None, r
         binaries = BinaryCache(cache)
         for kernel in artefact.kernels:
             binaries.compile(kernel.source, caps.arch, compile_options(artefact.options, regime))
-    return Prepared(variant.plan, artefact)
+    return Prepared(artefact)
 
 
 @lru_cache(maxsize=8)

@@ -36,12 +36,16 @@ def read_knobs(text: str) -> KnobMap:
 
 @dataclass(frozen=True)
 class Variant:
-    """``region`` scheduled by ``knobs`` on ``caps``. Printing is put off until the artefact is asked for."""
+    """``region`` scheduled by ``knobs`` on ``caps``. Printing is put off until the artefact is asked for.
+
+    lowered: the plan, where it is at hand; None: lowered when it is asked for, as for a leaf that another process has
+    printed, whose plan would take longer to hand over than to time.
+    """
 
     region: Region
     caps: Capabilities
     knobs: KnobMap
-    plan: Plan
+    lowered: Plan | None
     children: Mapping[str, Variant] = field(default_factory=dict)
 
     @property
@@ -51,6 +55,14 @@ class Variant:
     @cached_property
     def text(self) -> str:
         return knobs_text(self.knobs)
+
+    @cached_property
+    def plan(self) -> Plan:
+        if self.lowered is not None:
+            return self.lowered
+        from emmy.search.realise import realise
+
+        return realise(self.region, self.caps, self.knobs).plan
 
     @cached_property
     def artefact(self) -> Artefact:
