@@ -179,7 +179,15 @@ class TensorPrinter(CudaPrinter):
         helper = f"emmy_ldmatrix_x{count}{trans.replace('.', '_')}"
         self.use("emmy_shared")
         self.helper(helper, lambda: ptx.ldmatrix(helper, count, trans))
-        self.line(f"{helper}({', '.join(names)}, {self.address(stmt.buffer, stmt.offset)});")
+        self.line(f"{helper}({', '.join(names)}, {self.shared_address(stmt.buffer, stmt.offset)});")
+
+    def shared_address(self, buffer: str, offset: Expr) -> str:
+        """A 32-bit shared-memory address: the buffer's, which a compiler takes out of loops, and bytes from there.
+
+        Of a generic pointer's elements it makes two multiplications an access.
+        """
+        start, text = f"{self.use('emmy_shared')}({self.name(buffer)})", self.expr(offset)
+        return start if text == "0" else f"{start} + {text} * {self.pointer(buffer).dtype.nbytes}u"
 
     def mma(self, stmt: Mma) -> None:
         atom = ATOMS[stmt.atom]
@@ -192,12 +200,13 @@ class TensorPrinter(CudaPrinter):
 
     def copy(self, stmt: Copy) -> None:
         self.share(*stmt.exprs)
-        to = self.address(stmt.buffer, stmt.offset)
         start = self.address(stmt.source, stmt.source_offset)
         if stmt.transport == "async":
+            to = self.shared_address(stmt.buffer, stmt.offset)
             guard = "true" if stmt.guard is None else self.text(stmt.guard)
             self.line(f"{self.use('emmy_copy_async')}<{stmt.nbytes}>({to}, {start}, {guard});")
             return
+        to = self.address(stmt.buffer, stmt.offset)
         kind = self.vec_type(stmt.dtype, stmt.lanes)
         value = f"*reinterpret_cast<const {kind}*>({start})"
         if stmt.guard is not None:

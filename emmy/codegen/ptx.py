@@ -12,8 +12,7 @@ HELPERS = {
     return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }}""",
     "emmy_copy_async": f"""template <int BYTES>
-{_INLINE} void emmy_copy_async(void* to, const void* from, bool guard) {{
-    const unsigned at = emmy_shared(to);
+{_INLINE} void emmy_copy_async(unsigned at, const void* from, bool guard) {{
     const int bytes = guard ? BYTES : 0;
     if constexpr (BYTES == 16) {{
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
@@ -85,9 +84,9 @@ def ldmatrix(name: str, count: int, trans: str) -> str:
     params = ", ".join(f"unsigned& r{k}" for k in range(count))
     places = ", ".join(f"%{k}" for k in range(count))
     outputs = ", ".join(f'"=r"(r{k})' for k in range(count))
-    return f"""{_INLINE} void {name}({params}, const void* from) {{
+    return f"""{_INLINE} void {name}({params}, unsigned from) {{
     asm volatile("ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{places}}}, [%{count}];"
-                 : {outputs} : "r"(emmy_shared(from)) : "memory");
+                 : {outputs} : "r"(from) : "memory");
 }}"""
 
 

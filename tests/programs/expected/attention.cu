@@ -21,8 +21,7 @@ static __device__ __forceinline__ unsigned emmy_shared(const void* p) {
     return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
 template <int BYTES>
-static __device__ __forceinline__ void emmy_copy_async(void* to, const void* from, bool guard) {
-    const unsigned at = emmy_shared(to);
+static __device__ __forceinline__ void emmy_copy_async(unsigned at, const void* from, bool guard) {
     const int bytes = guard ? BYTES : 0;
     if constexpr (BYTES == 16) {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
@@ -31,9 +30,9 @@ static __device__ __forceinline__ void emmy_copy_async(void* to, const void* fro
                      ::"r"(at), "l"(from), "n"(BYTES), "r"(bytes) : "memory");
     }
 }
-static __device__ __forceinline__ void emmy_ldmatrix_x4(unsigned& r0, unsigned& r1, unsigned& r2, unsigned& r3, const void* from) {
+static __device__ __forceinline__ void emmy_ldmatrix_x4(unsigned& r0, unsigned& r1, unsigned& r2, unsigned& r3, unsigned from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(emmy_shared(from)) : "memory");
+                 : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(from) : "memory");
 }
 static __device__ __forceinline__ void emmy_mma_m16n8k16_f16_f32(
     float& c0, float& c1, float& c2, float& c3, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
@@ -42,9 +41,9 @@ static __device__ __forceinline__ void emmy_mma_m16n8k16_f16_f32(
         : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 static __device__ __forceinline__ float emmy_max_f32(float a, float b) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
-static __device__ __forceinline__ void emmy_ldmatrix_x4_trans(unsigned& r0, unsigned& r1, unsigned& r2, unsigned& r3, const void* from) {
+static __device__ __forceinline__ void emmy_ldmatrix_x4_trans(unsigned& r0, unsigned& r1, unsigned& r2, unsigned& r3, unsigned from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(emmy_shared(from)) : "memory");
+                 : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(from) : "memory");
 }
 extern "C" __global__ void __launch_bounds__(128) k_attention(
     const __half* __restrict__ q,
@@ -123,37 +122,37 @@ extern "C" __global__ void __launch_bounds__(128) k_attention(
     if (0 < min(((s + 63) >> 6), ((m0 + 127) >> 6))) {
         const int t16 = tid >> 3;
         const int t17 = (t16 * 64) + ((tid & 7) * 8);
-        emmy_copy_async<16>(k_tile + (t17 ^ ((t17 >> 3) & 56)), k_head + t17, t16 < s);
+        emmy_copy_async<16>(emmy_shared(k_tile) + (t17 ^ ((t17 >> 3) & 56)) * 2u, k_head + t17, t16 < s);
         const int t18 = tid + 128;
         const int t19 = t18 >> 3;
         const int t20 = (t19 * 64) + ((t18 & 7) * 8);
-        emmy_copy_async<16>(k_tile + (t20 ^ ((t20 >> 3) & 56)), k_head + t20, t19 < s);
+        emmy_copy_async<16>(emmy_shared(k_tile) + (t20 ^ ((t20 >> 3) & 56)) * 2u, k_head + t20, t19 < s);
         const int t21 = tid + 256;
         const int t22 = t21 >> 3;
         const int t23 = (t22 * 64) + ((t21 & 7) * 8);
-        emmy_copy_async<16>(k_tile + (t23 ^ ((t23 >> 3) & 56)), k_head + t23, t22 < s);
+        emmy_copy_async<16>(emmy_shared(k_tile) + (t23 ^ ((t23 >> 3) & 56)) * 2u, k_head + t23, t22 < s);
         const int t24 = tid + 384;
         const int t25 = t24 >> 3;
         const int t26 = (t25 * 64) + ((t24 & 7) * 8);
-        emmy_copy_async<16>(k_tile + (t26 ^ ((t26 >> 3) & 56)), k_head + t26, t25 < s);
+        emmy_copy_async<16>(emmy_shared(k_tile) + (t26 ^ ((t26 >> 3) & 56)) * 2u, k_head + t26, t25 < s);
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
     if (0 < min(((s + 63) >> 6), ((m0 + 127) >> 6))) {
         const int t27 = tid >> 3;
         const int t28 = (t27 * 64) + ((tid & 7) * 8);
-        emmy_copy_async<16>(v_tile + (t28 ^ ((t28 >> 3) & 56)), v_head + t28, t27 < s);
+        emmy_copy_async<16>(emmy_shared(v_tile) + (t28 ^ ((t28 >> 3) & 56)) * 2u, v_head + t28, t27 < s);
         const int t29 = tid + 128;
         const int t30 = t29 >> 3;
         const int t31 = (t30 * 64) + ((t29 & 7) * 8);
-        emmy_copy_async<16>(v_tile + (t31 ^ ((t31 >> 3) & 56)), v_head + t31, t30 < s);
+        emmy_copy_async<16>(emmy_shared(v_tile) + (t31 ^ ((t31 >> 3) & 56)) * 2u, v_head + t31, t30 < s);
         const int t32 = tid + 256;
         const int t33 = t32 >> 3;
         const int t34 = (t33 * 64) + ((t32 & 7) * 8);
-        emmy_copy_async<16>(v_tile + (t34 ^ ((t34 >> 3) & 56)), v_head + t34, t33 < s);
+        emmy_copy_async<16>(emmy_shared(v_tile) + (t34 ^ ((t34 >> 3) & 56)) * 2u, v_head + t34, t33 < s);
         const int t35 = tid + 384;
         const int t36 = t35 >> 3;
         const int t37 = (t36 * 64) + ((t35 & 7) * 8);
-        emmy_copy_async<16>(v_tile + (t37 ^ ((t37 >> 3) & 56)), v_head + t37, t36 < s);
+        emmy_copy_async<16>(emmy_shared(v_tile) + (t37 ^ ((t37 >> 3) & 56)) * 2u, v_head + t37, t36 < s);
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
     const int t38 = min(((s + 63) >> 6), ((m0 + 127) >> 6));
@@ -166,28 +165,28 @@ extern "C" __global__ void __launch_bounds__(128) k_attention(
             const int t41 = (tid & 7) * 8;
             const int t42 = (t40 * 64) + t41;
             const int t43 = (t39 * 64) + t40;
-            emmy_copy_async<16>(k_tile + (((t39 & 1) * 4096) + (t42 ^ ((t42 >> 3) & 56))), k_head + ((t43 * 64) + t41), t43 < s);
+            emmy_copy_async<16>(emmy_shared(k_tile) + (((t39 & 1) * 4096) + (t42 ^ ((t42 >> 3) & 56))) * 2u, k_head + ((t43 * 64) + t41), t43 < s);
             const int t44 = j + 1;
             const int t45 = tid + 128;
             const int t46 = t45 >> 3;
             const int t47 = (t45 & 7) * 8;
             const int t48 = (t46 * 64) + t47;
             const int t49 = (t44 * 64) + t46;
-            emmy_copy_async<16>(k_tile + (((t44 & 1) * 4096) + (t48 ^ ((t48 >> 3) & 56))), k_head + ((t49 * 64) + t47), t49 < s);
+            emmy_copy_async<16>(emmy_shared(k_tile) + (((t44 & 1) * 4096) + (t48 ^ ((t48 >> 3) & 56))) * 2u, k_head + ((t49 * 64) + t47), t49 < s);
             const int t50 = j + 1;
             const int t51 = tid + 256;
             const int t52 = t51 >> 3;
             const int t53 = (t51 & 7) * 8;
             const int t54 = (t52 * 64) + t53;
             const int t55 = (t50 * 64) + t52;
-            emmy_copy_async<16>(k_tile + (((t50 & 1) * 4096) + (t54 ^ ((t54 >> 3) & 56))), k_head + ((t55 * 64) + t53), t55 < s);
+            emmy_copy_async<16>(emmy_shared(k_tile) + (((t50 & 1) * 4096) + (t54 ^ ((t54 >> 3) & 56))) * 2u, k_head + ((t55 * 64) + t53), t55 < s);
             const int t56 = j + 1;
             const int t57 = tid + 384;
             const int t58 = t57 >> 3;
             const int t59 = (t57 & 7) * 8;
             const int t60 = (t58 * 64) + t59;
             const int t61 = (t56 * 64) + t58;
-            emmy_copy_async<16>(k_tile + (((t56 & 1) * 4096) + (t60 ^ ((t60 >> 3) & 56))), k_head + ((t61 * 64) + t59), t61 < s);
+            emmy_copy_async<16>(emmy_shared(k_tile) + (((t56 & 1) * 4096) + (t60 ^ ((t60 >> 3) & 56))) * 2u, k_head + ((t61 * 64) + t59), t61 < s);
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
         float scores_0_0 = 0.0f, scores_0_1 = 0.0f, scores_0_2 = 0.0f, scores_0_3 = 0.0f, scores_1_0 = 0.0f, scores_1_1 = 0.0f, scores_1_2 = 0.0f, scores_1_3 = 0.0f;
@@ -196,67 +195,67 @@ extern "C" __global__ void __launch_bounds__(128) k_attention(
         float scores_6_0 = 0.0f, scores_6_1 = 0.0f, scores_6_2 = 0.0f, scores_6_3 = 0.0f, scores_7_0 = 0.0f, scores_7_1 = 0.0f, scores_7_2 = 0.0f, scores_7_3 = 0.0f;
         unsigned k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1;
         const int t62 = (((lane & 7) + ((lane >> 4) * 8)) * 64) + (((lane >> 3) & 1) * 8);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t62 ^ ((t62 >> 3) & 56))));
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, emmy_shared(k_tile) + (((j & 1) * 4096) + (t62 ^ ((t62 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(scores_0_0, scores_0_1, scores_0_2, scores_0_3, q_frag_0_p0, q_frag_0_p1, q_frag_0_p2, q_frag_0_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_1_0, scores_1_1, scores_1_2, scores_1_3, q_frag_0_p0, q_frag_0_p1, q_frag_0_p2, q_frag_0_p3, k_frag_1_p0, k_frag_1_p1);
         const int t63 = (((lane & 7) + (((lane >> 4) + 2) * 8)) * 64) + (((lane >> 3) & 1) * 8);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t63 ^ ((t63 >> 3) & 56))));
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, emmy_shared(k_tile) + (((j & 1) * 4096) + (t63 ^ ((t63 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(scores_2_0, scores_2_1, scores_2_2, scores_2_3, q_frag_0_p0, q_frag_0_p1, q_frag_0_p2, q_frag_0_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_3_0, scores_3_1, scores_3_2, scores_3_3, q_frag_0_p0, q_frag_0_p1, q_frag_0_p2, q_frag_0_p3, k_frag_1_p0, k_frag_1_p1);
         const int t64 = (((lane & 7) + (((lane >> 4) + 4) * 8)) * 64) + (((lane >> 3) & 1) * 8);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t64 ^ ((t64 >> 3) & 56))));
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, emmy_shared(k_tile) + (((j & 1) * 4096) + (t64 ^ ((t64 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(scores_4_0, scores_4_1, scores_4_2, scores_4_3, q_frag_0_p0, q_frag_0_p1, q_frag_0_p2, q_frag_0_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_5_0, scores_5_1, scores_5_2, scores_5_3, q_frag_0_p0, q_frag_0_p1, q_frag_0_p2, q_frag_0_p3, k_frag_1_p0, k_frag_1_p1);
         const int t65 = (((lane & 7) + (((lane >> 4) + 6) * 8)) * 64) + (((lane >> 3) & 1) * 8);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t65 ^ ((t65 >> 3) & 56))));
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, emmy_shared(k_tile) + (((j & 1) * 4096) + (t65 ^ ((t65 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(scores_6_0, scores_6_1, scores_6_2, scores_6_3, q_frag_0_p0, q_frag_0_p1, q_frag_0_p2, q_frag_0_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_7_0, scores_7_1, scores_7_2, scores_7_3, q_frag_0_p0, q_frag_0_p1, q_frag_0_p2, q_frag_0_p3, k_frag_1_p0, k_frag_1_p1);
         const int t66 = (((lane & 7) + ((lane >> 4) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 16);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t66 ^ ((t66 >> 3) & 56))));
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, emmy_shared(k_tile) + (((j & 1) * 4096) + (t66 ^ ((t66 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(scores_0_0, scores_0_1, scores_0_2, scores_0_3, q_frag_1_p0, q_frag_1_p1, q_frag_1_p2, q_frag_1_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_1_0, scores_1_1, scores_1_2, scores_1_3, q_frag_1_p0, q_frag_1_p1, q_frag_1_p2, q_frag_1_p3, k_frag_1_p0, k_frag_1_p1);
         const int t67 = (((lane & 7) + (((lane >> 4) + 2) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 16);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t67 ^ ((t67 >> 3) & 56))));
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, emmy_shared(k_tile) + (((j & 1) * 4096) + (t67 ^ ((t67 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(scores_2_0, scores_2_1, scores_2_2, scores_2_3, q_frag_1_p0, q_frag_1_p1, q_frag_1_p2, q_frag_1_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_3_0, scores_3_1, scores_3_2, scores_3_3, q_frag_1_p0, q_frag_1_p1, q_frag_1_p2, q_frag_1_p3, k_frag_1_p0, k_frag_1_p1);
         const int t68 = (((lane & 7) + (((lane >> 4) + 4) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 16);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t68 ^ ((t68 >> 3) & 56))));
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, emmy_shared(k_tile) + (((j & 1) * 4096) + (t68 ^ ((t68 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(scores_4_0, scores_4_1, scores_4_2, scores_4_3, q_frag_1_p0, q_frag_1_p1, q_frag_1_p2, q_frag_1_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_5_0, scores_5_1, scores_5_2, scores_5_3, q_frag_1_p0, q_frag_1_p1, q_frag_1_p2, q_frag_1_p3, k_frag_1_p0, k_frag_1_p1);
         const int t69 = (((lane & 7) + (((lane >> 4) + 6) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 16);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t69 ^ ((t69 >> 3) & 56))));
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, emmy_shared(k_tile) + (((j & 1) * 4096) + (t69 ^ ((t69 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(scores_6_0, scores_6_1, scores_6_2, scores_6_3, q_frag_1_p0, q_frag_1_p1, q_frag_1_p2, q_frag_1_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_7_0, scores_7_1, scores_7_2, scores_7_3, q_frag_1_p0, q_frag_1_p1, q_frag_1_p2, q_frag_1_p3, k_frag_1_p0, k_frag_1_p1);
         const int t70 = (((lane & 7) + ((lane >> 4) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 32);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t70 ^ ((t70 >> 3) & 56))));
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, emmy_shared(k_tile) + (((j & 1) * 4096) + (t70 ^ ((t70 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(scores_0_0, scores_0_1, scores_0_2, scores_0_3, q_frag_2_p0, q_frag_2_p1, q_frag_2_p2, q_frag_2_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_1_0, scores_1_1, scores_1_2, scores_1_3, q_frag_2_p0, q_frag_2_p1, q_frag_2_p2, q_frag_2_p3, k_frag_1_p0, k_frag_1_p1);
         const int t71 = (((lane & 7) + (((lane >> 4) + 2) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 32);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t71 ^ ((t71 >> 3) & 56))));
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, emmy_shared(k_tile) + (((j & 1) * 4096) + (t71 ^ ((t71 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(scores_2_0, scores_2_1, scores_2_2, scores_2_3, q_frag_2_p0, q_frag_2_p1, q_frag_2_p2, q_frag_2_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_3_0, scores_3_1, scores_3_2, scores_3_3, q_frag_2_p0, q_frag_2_p1, q_frag_2_p2, q_frag_2_p3, k_frag_1_p0, k_frag_1_p1);
         const int t72 = (((lane & 7) + (((lane >> 4) + 4) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 32);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t72 ^ ((t72 >> 3) & 56))));
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, emmy_shared(k_tile) + (((j & 1) * 4096) + (t72 ^ ((t72 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(scores_4_0, scores_4_1, scores_4_2, scores_4_3, q_frag_2_p0, q_frag_2_p1, q_frag_2_p2, q_frag_2_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_5_0, scores_5_1, scores_5_2, scores_5_3, q_frag_2_p0, q_frag_2_p1, q_frag_2_p2, q_frag_2_p3, k_frag_1_p0, k_frag_1_p1);
         const int t73 = (((lane & 7) + (((lane >> 4) + 6) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 32);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t73 ^ ((t73 >> 3) & 56))));
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, emmy_shared(k_tile) + (((j & 1) * 4096) + (t73 ^ ((t73 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(scores_6_0, scores_6_1, scores_6_2, scores_6_3, q_frag_2_p0, q_frag_2_p1, q_frag_2_p2, q_frag_2_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_7_0, scores_7_1, scores_7_2, scores_7_3, q_frag_2_p0, q_frag_2_p1, q_frag_2_p2, q_frag_2_p3, k_frag_1_p0, k_frag_1_p1);
         const int t74 = (((lane & 7) + ((lane >> 4) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 48);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t74 ^ ((t74 >> 3) & 56))));
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, emmy_shared(k_tile) + (((j & 1) * 4096) + (t74 ^ ((t74 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(scores_0_0, scores_0_1, scores_0_2, scores_0_3, q_frag_3_p0, q_frag_3_p1, q_frag_3_p2, q_frag_3_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_1_0, scores_1_1, scores_1_2, scores_1_3, q_frag_3_p0, q_frag_3_p1, q_frag_3_p2, q_frag_3_p3, k_frag_1_p0, k_frag_1_p1);
         const int t75 = (((lane & 7) + (((lane >> 4) + 2) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 48);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t75 ^ ((t75 >> 3) & 56))));
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, emmy_shared(k_tile) + (((j & 1) * 4096) + (t75 ^ ((t75 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(scores_2_0, scores_2_1, scores_2_2, scores_2_3, q_frag_3_p0, q_frag_3_p1, q_frag_3_p2, q_frag_3_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_3_0, scores_3_1, scores_3_2, scores_3_3, q_frag_3_p0, q_frag_3_p1, q_frag_3_p2, q_frag_3_p3, k_frag_1_p0, k_frag_1_p1);
         const int t76 = (((lane & 7) + (((lane >> 4) + 4) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 48);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t76 ^ ((t76 >> 3) & 56))));
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, emmy_shared(k_tile) + (((j & 1) * 4096) + (t76 ^ ((t76 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(scores_4_0, scores_4_1, scores_4_2, scores_4_3, q_frag_3_p0, q_frag_3_p1, q_frag_3_p2, q_frag_3_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_5_0, scores_5_1, scores_5_2, scores_5_3, q_frag_3_p0, q_frag_3_p1, q_frag_3_p2, q_frag_3_p3, k_frag_1_p0, k_frag_1_p1);
         const int t77 = (((lane & 7) + (((lane >> 4) + 6) * 8)) * 64) + ((((lane >> 3) & 1) * 8) + 48);
-        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, k_tile + (((j & 1) * 4096) + (t77 ^ ((t77 >> 3) & 56))));
+        emmy_ldmatrix_x4(k_frag_0_p0, k_frag_0_p1, k_frag_1_p0, k_frag_1_p1, emmy_shared(k_tile) + (((j & 1) * 4096) + (t77 ^ ((t77 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(scores_6_0, scores_6_1, scores_6_2, scores_6_3, q_frag_3_p0, q_frag_3_p1, q_frag_3_p2, q_frag_3_p3, k_frag_0_p0, k_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(scores_7_0, scores_7_1, scores_7_2, scores_7_3, q_frag_3_p0, q_frag_3_p1, q_frag_3_p2, q_frag_3_p3, k_frag_1_p0, k_frag_1_p1);
         const int t78 = (j * 64) + ((lane & 3) * 2);
@@ -478,28 +477,28 @@ extern "C" __global__ void __launch_bounds__(128) k_attention(
             const int t112 = (tid & 7) * 8;
             const int t113 = (t111 * 64) + t112;
             const int t114 = (t110 * 64) + t111;
-            emmy_copy_async<16>(v_tile + (((t110 & 1) * 4096) + (t113 ^ ((t113 >> 3) & 56))), v_head + ((t114 * 64) + t112), t114 < s);
+            emmy_copy_async<16>(emmy_shared(v_tile) + (((t110 & 1) * 4096) + (t113 ^ ((t113 >> 3) & 56))) * 2u, v_head + ((t114 * 64) + t112), t114 < s);
             const int t115 = j + 1;
             const int t116 = tid + 128;
             const int t117 = t116 >> 3;
             const int t118 = (t116 & 7) * 8;
             const int t119 = (t117 * 64) + t118;
             const int t120 = (t115 * 64) + t117;
-            emmy_copy_async<16>(v_tile + (((t115 & 1) * 4096) + (t119 ^ ((t119 >> 3) & 56))), v_head + ((t120 * 64) + t118), t120 < s);
+            emmy_copy_async<16>(emmy_shared(v_tile) + (((t115 & 1) * 4096) + (t119 ^ ((t119 >> 3) & 56))) * 2u, v_head + ((t120 * 64) + t118), t120 < s);
             const int t121 = j + 1;
             const int t122 = tid + 256;
             const int t123 = t122 >> 3;
             const int t124 = (t122 & 7) * 8;
             const int t125 = (t123 * 64) + t124;
             const int t126 = (t121 * 64) + t123;
-            emmy_copy_async<16>(v_tile + (((t121 & 1) * 4096) + (t125 ^ ((t125 >> 3) & 56))), v_head + ((t126 * 64) + t124), t126 < s);
+            emmy_copy_async<16>(emmy_shared(v_tile) + (((t121 & 1) * 4096) + (t125 ^ ((t125 >> 3) & 56))) * 2u, v_head + ((t126 * 64) + t124), t126 < s);
             const int t127 = j + 1;
             const int t128 = tid + 384;
             const int t129 = t128 >> 3;
             const int t130 = (t128 & 7) * 8;
             const int t131 = (t129 * 64) + t130;
             const int t132 = (t127 * 64) + t129;
-            emmy_copy_async<16>(v_tile + (((t127 & 1) * 4096) + (t131 ^ ((t131 >> 3) & 56))), v_head + ((t132 * 64) + t130), t132 < s);
+            emmy_copy_async<16>(emmy_shared(v_tile) + (((t127 & 1) * 4096) + (t131 ^ ((t131 >> 3) & 56))) * 2u, v_head + ((t132 * 64) + t130), t132 < s);
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
         unsigned p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3;
@@ -522,67 +521,67 @@ extern "C" __global__ void __launch_bounds__(128) k_attention(
         p_frag_3_p3 = emmy_pack_f16(scores_7_2, scores_7_3);
         unsigned v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1;
         const int t133 = (((((lane >> 3) & 1) * 8) + (lane & 7)) * 64) + ((lane >> 4) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t133 ^ ((t133 >> 3) & 56))));
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + (((j & 1) * 4096) + (t133 ^ ((t133 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_0_0, out_acc_0_1, out_acc_0_2, out_acc_0_3, p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_1_0, out_acc_1_1, out_acc_1_2, out_acc_1_3, p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, v_frag_1_p0, v_frag_1_p1);
         const int t134 = (((((lane >> 3) & 1) * 8) + (lane & 7)) * 64) + (((lane >> 4) + 2) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t134 ^ ((t134 >> 3) & 56))));
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + (((j & 1) * 4096) + (t134 ^ ((t134 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_2_0, out_acc_2_1, out_acc_2_2, out_acc_2_3, p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_3_0, out_acc_3_1, out_acc_3_2, out_acc_3_3, p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, v_frag_1_p0, v_frag_1_p1);
         const int t135 = (((((lane >> 3) & 1) * 8) + (lane & 7)) * 64) + (((lane >> 4) + 4) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t135 ^ ((t135 >> 3) & 56))));
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + (((j & 1) * 4096) + (t135 ^ ((t135 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_4_0, out_acc_4_1, out_acc_4_2, out_acc_4_3, p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_5_0, out_acc_5_1, out_acc_5_2, out_acc_5_3, p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, v_frag_1_p0, v_frag_1_p1);
         const int t136 = (((((lane >> 3) & 1) * 8) + (lane & 7)) * 64) + (((lane >> 4) + 6) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t136 ^ ((t136 >> 3) & 56))));
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + (((j & 1) * 4096) + (t136 ^ ((t136 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_6_0, out_acc_6_1, out_acc_6_2, out_acc_6_3, p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_7_0, out_acc_7_1, out_acc_7_2, out_acc_7_3, p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, v_frag_1_p0, v_frag_1_p1);
         const int t137 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 16) * 64) + ((lane >> 4) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t137 ^ ((t137 >> 3) & 56))));
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + (((j & 1) * 4096) + (t137 ^ ((t137 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_0_0, out_acc_0_1, out_acc_0_2, out_acc_0_3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_1_0, out_acc_1_1, out_acc_1_2, out_acc_1_3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3, v_frag_1_p0, v_frag_1_p1);
         const int t138 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 16) * 64) + (((lane >> 4) + 2) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t138 ^ ((t138 >> 3) & 56))));
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + (((j & 1) * 4096) + (t138 ^ ((t138 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_2_0, out_acc_2_1, out_acc_2_2, out_acc_2_3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_3_0, out_acc_3_1, out_acc_3_2, out_acc_3_3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3, v_frag_1_p0, v_frag_1_p1);
         const int t139 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 16) * 64) + (((lane >> 4) + 4) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t139 ^ ((t139 >> 3) & 56))));
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + (((j & 1) * 4096) + (t139 ^ ((t139 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_4_0, out_acc_4_1, out_acc_4_2, out_acc_4_3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_5_0, out_acc_5_1, out_acc_5_2, out_acc_5_3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3, v_frag_1_p0, v_frag_1_p1);
         const int t140 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 16) * 64) + (((lane >> 4) + 6) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t140 ^ ((t140 >> 3) & 56))));
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + (((j & 1) * 4096) + (t140 ^ ((t140 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_6_0, out_acc_6_1, out_acc_6_2, out_acc_6_3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_7_0, out_acc_7_1, out_acc_7_2, out_acc_7_3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3, v_frag_1_p0, v_frag_1_p1);
         const int t141 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 32) * 64) + ((lane >> 4) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t141 ^ ((t141 >> 3) & 56))));
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + (((j & 1) * 4096) + (t141 ^ ((t141 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_0_0, out_acc_0_1, out_acc_0_2, out_acc_0_3, p_frag_2_p0, p_frag_2_p1, p_frag_2_p2, p_frag_2_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_1_0, out_acc_1_1, out_acc_1_2, out_acc_1_3, p_frag_2_p0, p_frag_2_p1, p_frag_2_p2, p_frag_2_p3, v_frag_1_p0, v_frag_1_p1);
         const int t142 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 32) * 64) + (((lane >> 4) + 2) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t142 ^ ((t142 >> 3) & 56))));
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + (((j & 1) * 4096) + (t142 ^ ((t142 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_2_0, out_acc_2_1, out_acc_2_2, out_acc_2_3, p_frag_2_p0, p_frag_2_p1, p_frag_2_p2, p_frag_2_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_3_0, out_acc_3_1, out_acc_3_2, out_acc_3_3, p_frag_2_p0, p_frag_2_p1, p_frag_2_p2, p_frag_2_p3, v_frag_1_p0, v_frag_1_p1);
         const int t143 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 32) * 64) + (((lane >> 4) + 4) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t143 ^ ((t143 >> 3) & 56))));
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + (((j & 1) * 4096) + (t143 ^ ((t143 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_4_0, out_acc_4_1, out_acc_4_2, out_acc_4_3, p_frag_2_p0, p_frag_2_p1, p_frag_2_p2, p_frag_2_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_5_0, out_acc_5_1, out_acc_5_2, out_acc_5_3, p_frag_2_p0, p_frag_2_p1, p_frag_2_p2, p_frag_2_p3, v_frag_1_p0, v_frag_1_p1);
         const int t144 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 32) * 64) + (((lane >> 4) + 6) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t144 ^ ((t144 >> 3) & 56))));
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + (((j & 1) * 4096) + (t144 ^ ((t144 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_6_0, out_acc_6_1, out_acc_6_2, out_acc_6_3, p_frag_2_p0, p_frag_2_p1, p_frag_2_p2, p_frag_2_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_7_0, out_acc_7_1, out_acc_7_2, out_acc_7_3, p_frag_2_p0, p_frag_2_p1, p_frag_2_p2, p_frag_2_p3, v_frag_1_p0, v_frag_1_p1);
         const int t145 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 48) * 64) + ((lane >> 4) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t145 ^ ((t145 >> 3) & 56))));
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + (((j & 1) * 4096) + (t145 ^ ((t145 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_0_0, out_acc_0_1, out_acc_0_2, out_acc_0_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_1_0, out_acc_1_1, out_acc_1_2, out_acc_1_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_1_p0, v_frag_1_p1);
         const int t146 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 48) * 64) + (((lane >> 4) + 2) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t146 ^ ((t146 >> 3) & 56))));
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + (((j & 1) * 4096) + (t146 ^ ((t146 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_2_0, out_acc_2_1, out_acc_2_2, out_acc_2_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_3_0, out_acc_3_1, out_acc_3_2, out_acc_3_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_1_p0, v_frag_1_p1);
         const int t147 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 48) * 64) + (((lane >> 4) + 4) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t147 ^ ((t147 >> 3) & 56))));
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + (((j & 1) * 4096) + (t147 ^ ((t147 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_4_0, out_acc_4_1, out_acc_4_2, out_acc_4_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_5_0, out_acc_5_1, out_acc_5_2, out_acc_5_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_1_p0, v_frag_1_p1);
         const int t148 = ((((((lane >> 3) & 1) * 8) + (lane & 7)) + 48) * 64) + (((lane >> 4) + 6) * 8);
-        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, v_tile + (((j & 1) * 4096) + (t148 ^ ((t148 >> 3) & 56))));
+        emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + (((j & 1) * 4096) + (t148 ^ ((t148 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_6_0, out_acc_6_1, out_acc_6_2, out_acc_6_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_7_0, out_acc_7_1, out_acc_7_2, out_acc_7_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_1_p0, v_frag_1_p1);
     }
