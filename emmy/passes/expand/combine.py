@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
 from emmy.errors import EmmyError
 from emmy.ir.expr import Expr, Mem, Var, call, i32, lt, select, transform
-from emmy.ir.kernel import TID, Barrier, Combine, If, Kernel, Let, RegSet, ShuffleXor, Stmt, Store, rewrite
+from emmy.ir.kernel import (
+    TID,
+    Barrier,
+    Combine,
+    For,
+    If,
+    Kernel,
+    Let,
+    RegSet,
+    ShuffleXor,
+    Stmt,
+    Store,
+    rewrite,
+    statements,
+)
 from emmy.ir.monoid import MONOIDS
 
 WARP = 32
@@ -31,19 +46,23 @@ def expand_combine(kernel: Kernel, *, shuffles: bool) -> Kernel:
     """
     names = Names()
 
-    def expand(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    used = Counter(name for s in statements(kernel.body) if isinstance(s, Combine) for name in s.scratch)
+
+    def expand(body: tuple[Stmt, ...], looped: bool) -> tuple[Stmt, ...]:
         out: list[Stmt] = []
         for stmt in body:
             if isinstance(stmt, Combine):
-                out += _expand(kernel, stmt, names, shuffles)
+                again = looped or any(used[name] > 1 for name in stmt.scratch)
+                out += _expand(kernel, stmt, names, shuffles, again)
             else:
-                out.append(rewrite(stmt, lambda e: e, expand))
+                inside = looped or isinstance(stmt, For)
+                out.append(rewrite(stmt, lambda e: e, lambda inner, inside=inside: expand(inner, inside)))  # type: ignore[misc]
         return tuple(out)
 
-    return replace(kernel, body=expand(kernel.body))
+    return replace(kernel, body=expand(kernel.body, False))
 
 
-def _expand(kernel: Kernel, stmt: Combine, names: Names, shuffles: bool) -> Iterator[Stmt]:
+def _expand(kernel: Kernel, stmt: Combine, names: Names, shuffles: bool, again: bool) -> Iterator[Stmt]:
     group = stmt.group
     if group & (group - 1) or group < 1 or kernel.threads % group:
         raise EmmyError(f"{kernel.name}: cannot combine over {group} of {kernel.threads} threads",
@@ -56,6 +75,8 @@ def _expand(kernel: Kernel, stmt: Combine, names: Names, shuffles: bool) -> Iter
         yield from _shuffle(stmt, names, min(group, WARP))
         if group > WARP:
             yield from _across_warps(stmt, names)
+            if again:  # its scratch is written once more, which has to wait for these reads
+                yield Barrier()
 
 
 def merged(monoid: str, left: tuple[Expr, ...], right: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -119,7 +140,6 @@ def _across_warps(stmt: Combine, names: Names) -> Iterator[Stmt]:
     for reg, value in zip(stmt.regs, _read(stmt, first + TID % warps), strict=True):
         yield RegSet(reg, value)
     yield from _shuffle(stmt, names, warps)
-    yield Barrier()
 
 
 def _tree(stmt: Combine, names: Names) -> Iterator[Stmt]:

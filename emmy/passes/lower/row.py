@@ -111,6 +111,7 @@ class RowKernel:
     """One kernel that walks whole rows. Kernels that share a row between blocks replace ``row_body``."""
 
     def __init__(self, program: RowProgram, leaf: RowLeaf, name: str, extra: tuple[Tensor, ...] = ()) -> None:
+        program = program.shared_out()
         if leaf.residency != "reread":
             program = program.phased()
         self.program = program.fast() if leaf.fast_exp else program

@@ -57,7 +57,6 @@ extern "C" __global__ void __launch_bounds__(256) rms_norm(
     joint_ss0_0 = joint_ss0_0 + other_c6;
     const float other_c7 = __shfl_xor_sync(0xffffffffu, joint_ss0_0, 1);
     joint_ss0_0 = joint_ss0_0 + other_c7;
-    __syncthreads();
     const float ss0 = joint_ss0_0;
     const float row_value = rsqrtf(((ss0 / 1024.0f) + 1e-06f));
     float* const out_row = out + ((long long)row * 1024LL);

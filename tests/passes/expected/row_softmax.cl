@@ -56,12 +56,12 @@ __kernel void softmax(
     const float merged14 = merged10 + merged12;
     const float merged15 = merged13 + merged14;
     const float ml10 = merged15;
-    const float row_value = (ml00 == (-INFINITY)) ? 0.0f : ml10;
+    const float row_value = 1.0f / ((ml00 == (-INFINITY)) ? 0.0f : ml10);
     __global float* const out_row = out + ((long)row * 4096L);
     for (int column2 = 0; column2 < 4096; column2 += 16) {
         const float8 held4 = *(__local float8_at*)(kept + column2);
-        *(__global float8_at*)(out_row + column2) = (held4 / (float8)(row_value));
+        *(__global float8_at*)(out_row + column2) = (held4 * (float8)(row_value));
         const float8 held5 = *(__local float8_at*)(kept + (column2 + 8));
-        *(__global float8_at*)(out_row + (column2 + 8)) = (held5 / (float8)(row_value));
+        *(__global float8_at*)(out_row + (column2 + 8)) = (held5 * (float8)(row_value));
     }
 }
