@@ -71,6 +71,12 @@ def test_a_twin_that_failed_is_no_measure() -> None:
     assert next(line for line in lines if f"{static}.dynM" in line).endswith("no static row")
 
 
+def test_the_time_to_tune_is_asked_of_a_patient_search() -> None:
+    for patience, seconds, state in ((50, 5.0, "PASS"), (30, 5.0, "INCOMPLETE"), (30, 7.0, "FAIL"), (50, 7.0, "FAIL")):
+        text, _ = report(["rows"], {"a": result("a", patience=patience, tune_s=seconds)}, {}, CAPS)
+        assert next(line for line in text.splitlines() if "time to tune" in line).startswith(state)
+
+
 def test_patience_is_what_was_used() -> None:
     some = [result("a", patience=20), result("b"), result("c", patience=30)]
     assert patience_of(some) == "20 to 50"
@@ -78,7 +84,7 @@ def test_patience_is_what_was_used() -> None:
     assert patience_of([*some, result("d", patience=0)]) == "20 to 50 or unknown"
     assert patience_of([]) == "unknown"
     lines, _ = table("rows", rows("rows", patience=20))
-    assert "(bar 6), patience 20; a leaf: " in lines[-1]
+    assert "(bar 6 at patience 50), patience 20; a leaf: " in lines[-1]
 
 
 def test_a_file_of_results_is_printed_without_a_gpu(
@@ -88,13 +94,13 @@ def test_a_file_of_results_is_printed_without_a_gpu(
     older = {"sweep": "old"} | asdict(result("softmax.2048x2048", emmy_us=99.0))
     device = replace(CAPS, name="NVIDIA H200", driver="13000", compiler="nvrtc 13.0").to_dict()
     lines = [older, {"sweep": "new", "device": device}, {"sweep": "new", "ceilings": {}}]
-    lines += [{"sweep": "new"} | asdict(row) for row in rows("rows", patience=20).values()]
+    lines += [{"sweep": "new"} | asdict(row) for row in rows("rows", patience=60).values()]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     monkeypatch.setattr("sys.argv", ["h200", "--from", str(path), "--group", "rows"])
     assert h200.main() == 0
     out = capsys.readouterr().out
     assert out.startswith("NVIDIA H200, driver 13000, nvrtc 13.0, sweep new, read from h200.jsonl\nPASS  row kernels")
-    assert "8 of 8 subjects measured, patience 20" in out
+    assert "8 of 8 subjects measured, patience 60" in out
     monkeypatch.setattr("sys.argv", ["h200", "--from", str(path)])
     assert h200.main() == 1, "the other bars are not measured"
     monkeypatch.setattr("sys.argv", ["h200", "--from", str(tmp_path / "nothing")])
