@@ -19,7 +19,8 @@ from emmy.ir.expr import Const, Expr, Load
 from emmy.ir.nest import Region
 from emmy.ir.plan import Plan
 from emmy.passes.contraction import Contraction, match_contraction
-from emmy.passes.lower.scalar import ScalarLeaf, lower_scalar
+from emmy.passes.lower.scalar import lower_scalar
+from emmy.passes.lower.scalar_threads import ScalarLeaf
 from emmy.passes.lower.staging import PAD
 from emmy.passes.lower.tile import loads_of
 from emmy.schedule.knobs import OFF, Cooperative, KnobKey, KnobMap, KnobValue, Raster, Reduce, ScalarTile, Split, Stage
