@@ -151,8 +151,8 @@ def test_warps_share_a_staged_tile(knobs: str, size: tuple[int, int, int]) -> No
         check(matmul(*size, **form), knobs, caps)
     if size == (32, 128, 32):
         assert "emmy_copy_async<16>" in source
-        assert "emmy_copy_async<4>(as" in source  # k-major: turned round by the copies
-        assert "emmy_copy_async<4>(bs" not in source
+        assert "emmy_copy_async<4>(emmy_shared(as" in source  # k-major: turned round by the copies
+        assert "emmy_copy_async<4>(emmy_shared(bs" not in source
 
 
 @pytest.mark.parametrize(
