@@ -22,7 +22,8 @@ from emmy.ir.plan import Plan
 from emmy.passes.attention_parts import match_attention
 from emmy.passes.decompose import decompose
 from emmy.passes.fuse import fuse
-from emmy.passes.lower.attention import AttentionLeaf, lower_attention, shared_elements
+from emmy.passes.lower.attention import lower_attention
+from emmy.passes.lower.attention_leaf import AttentionLeaf, shared_elements
 from emmy.target import DynamicSpec
 from tests.codegen.compilers import require_nvrtc, run_opencl
 from tests.passes.programs import arrays, sdpa, traced

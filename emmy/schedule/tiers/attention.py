@@ -17,7 +17,8 @@ from emmy.errors import Refused
 from emmy.ir.nest import Region
 from emmy.ir.plan import Plan
 from emmy.passes.attention_parts import Attention, match_attention
-from emmy.passes.lower.attention import AttentionLeaf, lower_attention
+from emmy.passes.lower.attention import lower_attention
+from emmy.passes.lower.attention_leaf import AttentionLeaf
 from emmy.schedule.knobs import OFF, Gate, KnobKey, KnobMap, KnobValue, ScalarTile, Stage
 from emmy.schedule.tiers.base import Columns, Rule, Tier, concat, product, rule
 
@@ -223,7 +224,7 @@ def _registers(problem: Attention, caps: Capabilities, c: Columns) -> NDArray[np
 
 
 def _smem(problem: Attention, caps: Capabilities, c: Columns) -> NDArray[np.int64]:
-    """Bytes of a leaf's shared arrays, all float32; see emmy.passes.lower.attention.shared_elements."""
+    """Bytes of a leaf's shared arrays, all float32; see emmy.passes.lower.attention_leaf.shared_elements."""
     _, _, _, d, columns = problem.sizes
     rows, bk = (c["m"] * c["fm"]).astype(np.int64), c["bk"].astype(np.int64)
     elements = (d + bk) * rows
