@@ -20,6 +20,7 @@ from emmy.ir.expr import (
     floordiv,
     i32,
     lt,
+    minimum,
     mul,
     select,
     sub,
