@@ -207,7 +207,8 @@ def report(
         passed &= state == "PASS"
         lines.append(
             f"{state}  time to tune one shape: median {statistics.median(times):.1f} s, mean {mean(times):.1f} s, "
-            f"longest {max(times):.1f} s over {len(times)} (bar {BUDGET_S:g} at patience {PATIENCE}), patience {patience_of(searched)}; "
+            f"longest {max(times):.1f} s over {len(times)} (bar {BUDGET_S:g} at patience {PATIENCE}), "
+            f"patience {patience_of(searched)}; "
             f"a leaf: screen {1e3 * sum(r.screen_s for r in searched) / leaves:.0f} ms, "
             f"parent {1e3 * sum(r.parent_s for r in searched) / leaves:.0f} ms"
         )

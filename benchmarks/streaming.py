@@ -3,6 +3,9 @@
 A ceiling is the best of several plain kernels (block sizes, vectors a thread, cache hints) that read some tensors and
 write others once, with nothing computed, over buffers far beyond the last-level cache. It runs in a process of its own,
 so that the parent holds no context.
+
+``--cold`` measures them at the sizes of the row bars instead, in one CUDA graph over sets of buffers that exceed the
+caches together, as rows are timed: what a small row kernel could reach at best.
 """
 
 from __future__ import annotations
@@ -94,6 +97,55 @@ def measure() -> dict[str, Any]:
     return found
 
 
+COLD_SIZES = (2048 * 2048 * 4, 512 * 4096 * 2)
+COLD_BYTES = 220_000_000
+"""What the sets of buffers of a graph hold together, at least."""
+
+
+def measure_cold() -> dict[str, Any]:
+    """As ``measure``, at COLD_SIZES and cold."""
+    import cupy as cp
+
+    text = FILL + "\n".join(source(m, v, h) for m in MIXES for v in VECTORS for h in HINTS)
+    module = cp.RawModule(code=text)
+    found: dict[str, Any] = {"device": cp.cuda.runtime.getDeviceProperties(0)["name"].decode()}
+    for (mix, (reads, writes)), size in product(MIXES.items(), COLD_SIZES):
+        count = max(4, COLD_BYTES // ((reads + writes) * size) + 1)
+        sets = [[cp.cuda.alloc(size) for _ in range(3)] for _ in range(count)]
+        for buffer in (buffer for one in sets for buffer in one):
+            module.get_function("fill")((1024,), (256,), (buffer.ptr, cp.int64(size // 4)))
+        arguments = [tuple(cp.uint64(buffer.ptr) for buffer in one) for one in sets]
+        tried = []
+        for vectors, hint, threads in product(VECTORS, HINTS, THREADS):
+            kernel = module.get_function(name(mix, vectors, hint))
+            seconds = timed_cold(cp, kernel, arguments, (size // (16 * threads * vectors),), threads)
+            tried.append((seconds, f"{name(mix, vectors, hint)} x {threads}"))
+        seconds, best = min(tried)
+        found[f"{mix}.{size}"] = {"us": seconds * 1e6, "bytes_s": (reads + writes) * size / seconds, "kernel": best}
+    return found
+
+
+def timed_cold(cp: Any, kernel: Any, arguments: list[tuple[Any, ...]], grid: tuple[int], threads: int) -> float:
+    """Median seconds of a launch in a graph that takes the sets of buffers in turn, twice."""
+    stream = cp.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        for one in (*arguments, *arguments):
+            kernel(grid, (threads,), one)
+        graph = stream.end_capture()
+        graph.launch(stream)
+        stream.synchronize()
+        values = []
+        for _ in range(SAMPLES):
+            start, stop = cp.cuda.Event(), cp.cuda.Event()
+            start.record(stream)
+            graph.launch(stream)
+            stop.record(stream)
+            stop.synchronize()
+            values.append(cp.cuda.get_elapsed_time(start, stop) * 1e-3 / (2 * len(arguments)))
+    return statistics.median(values)
+
+
 def timed(
     cp: Any, stream: Any, kernel: Any, arguments: tuple[Any, ...], size: int, threads: int, vectors: int
 ) -> float:
@@ -126,4 +178,4 @@ def ceilings(timeout_s: float = 120.0) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure()))
+    print(json.dumps(measure_cold() if "--cold" in sys.argv[1:] else measure()))
