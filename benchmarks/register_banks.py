@@ -5,8 +5,8 @@ three; what it reads again in the same operand place as the instruction before, 
 cache. Instructions of one warp issue one a cycle, unless an FFMA's reads cannot be served within three cycles.
 
 Played through over the longest loop, that gives the share of cycles that can issue an FFMA: a bound, and a hint. On one
-NVIDIA H200, 2026-11-30, it was 0.69, 0.66 and 0.75 where ncu counted 0.62, 0.61 and 0.66; over 72 variants of a kernel its
-rank correlation with the measured share was 0.71.
+NVIDIA H200, 2026-11-30, it was 0.69, 0.66 and 0.75 where ncu counted 0.62, 0.61 and 0.66; over 72 variants of a kernel
+its rank correlation with the measured share was 0.71.
 The model of banks and cache: Huerta et al., Analyzing Modern NVIDIA GPU Cores (2025).
 """
 
