@@ -39,6 +39,10 @@ LEAVES = (
     Leaf("scalar, cp.async ring", "matmul.f32", "TILE=n16x8/f4x4/k16,STAGE=d3/async"),
     Leaf("scalar, split-K", "matmul.f32.dynM.ragged", "TILE=n16x8/f2x4/k8,REDUCE=g2k"),
     Leaf("warp", "matmul.f16", "TILE=a:mma_m16n8k16_f16_f32/w2x2/f2x4/k2,STAGE=d3/async"),
+    Leaf("scalar, cluster, slices", "matmul.f32", "TILE=n8x8/f4x4/k32,REDUCE=g2c/c2,STAGE=d2/async"),
+    Leaf(
+        "warp, cluster, slices", "matmul.f16", "TILE=a:mma_m16n8k16_f16_f32/w1x2/f2x4/k4,REDUCE=g2c/c2,STAGE=d3/async"
+    ),
     Leaf("warp, symbolic M", "matmul.f16.dynM.ragged", "TILE=a:mma_m16n8k16_f16_f32/w2x2/f2x2/k1"),
     Leaf("row", "softmax.f16.ragged", ""),
     Leaf("row, one value a row", "sum.f32.dynM.ragged", ""),

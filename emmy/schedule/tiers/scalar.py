@@ -225,8 +225,11 @@ class ScalarTier(Tier):
         threads = [(8, 8), (8, 16), (16, 4), (16, 8), (16, 16), (32, 4), (32, 8)]
         fragments = [(4, 4), (4, 8), (8, 4), (8, 8), (16, 4), (16, 8), (8, 16)]
         steps = [(8, 4), (16, 2), (16, 3), (16, 4), (32, 2), (32, 3)]
-        parts = [paired(threads, fragments, steps, split=(1, 2, 3, 4, 6, 8, 16), group=(0, 8), **rest)]
         m, n = problem.sizes[1], problem.sizes[2]
+        # 96 columns a block of 8 threads across: 512 rows of 3072 are 128 such tiles, and 96 of 128 columns
+        thirds = [(12, 8)] if n % 96 == 0 else []
+        fragments += thirds
+        parts = [paired(threads, fragments, steps, split=(1, 2, 3, 4, 6, 8, 16), group=(0, 8), **rest)]
         if m <= 128 or n <= 128:
             low = [(1, 4), (2, 4), (4, 1), (4, 2), (8, 1), (8, 2)]
             parts.append(paired(threads, low, steps, split=(1, 2, 4, 8, 16), group=(0,), **rest))
@@ -234,7 +237,8 @@ class ScalarTier(Tier):
         small = [(8, 4), (8, 8), (16, 4), (8, 16), (16, 8)]
         deep = [(32, 2), (32, 3), (32, 4), (64, 2), (64, 3)]
         shared = {**rest, "slices": (2, 4, 8)}
-        parts.append(paired(small, [(4, 4), (4, 8), (8, 4), (8, 8)], deep, split=(1, 2, 4, 8), group=(0,), **shared))
+        compact = [(4, 4), (4, 8), (8, 4), (8, 8), *thirds]
+        parts.append(paired(small, compact, deep, split=(1, 2, 4, 8), group=(0,), **shared))
         # the tiles of recorded goldens: what a golden holds has to be within the search's reach
         parts.append(paired([(16, 8), (32, 8)], [(2, 4), (4, 8)], [(64, 2), (64, 3)], split=(1,), group=(0,), **rest))
         return concat([*parts, through, plain])
