@@ -26,6 +26,5 @@ extern "C" __global__ void __launch_bounds__(64) k_row_sum(
     part0 = scratch0[((tid >> 6) * 2) + (tid & 1)];
     const float other_c6 = __shfl_xor_sync(0xffffffffu, part0, 1);
     part0 = part0 + other_c6;
-    __syncthreads();
     out0[(bx * 64) + tid] = part0;
 }

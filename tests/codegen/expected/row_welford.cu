@@ -164,7 +164,6 @@ extern "C" __global__ void __launch_bounds__(128) k_row_welford(
     part0 = merged_c40;
     part1 = merged_c41;
     part2 = merged_c42;
-    __syncthreads();
     out0[(bx * 128) + tid] = part0;
     out1[(bx * 128) + tid] = part1;
     out2[(bx * 128) + tid] = part2;
