@@ -45,9 +45,7 @@ from emmy.passes.lower.cluster import Exchange
 from emmy.passes.lower.scalar_ring import ScalarRing
 from emmy.passes.lower.scalar_threads import ScalarLeaf
 from emmy.passes.lower.slices import Slices
-from emmy.passes.lower.staging import (
-    warp_places,
-)
+from emmy.passes.lower.staging import warp_places
 from emmy.passes.lower.tile import loads_of
 
 FINAL_THREADS = 64
