@@ -35,6 +35,7 @@ TEMPLATES: dict[str, Template] = {
     "sub": infix("-"),
     "mul": infix("*"),
     "div": infix("/"),
+    "near_div": Template("{0} / {1}", infix=True),
     "floordiv": Template("floor({0} / {1})", "{h}({0}, {1})", helper_int=_DIVIDE),
     "mod": Template("{h}({0}, {1})", "{h}({0}, {1})", helper=_FREMAINDER, helper_int=_REMAINDER),
     "quot": Template("trunc({0} / {1})", "{0} / {1}", infix=True),

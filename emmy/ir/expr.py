@@ -16,7 +16,7 @@ The constructors at the bottom fold constants and apply the identities that keep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from emmy.ir.dtype import DType
@@ -115,6 +115,8 @@ class Mem(Expr):
 
     Where ``guard`` (bool, scalar) is false nothing is read and the value is ``fill``. ``dtype`` is the storage type.
     ``aligned``: the offset is a multiple of ``lanes`` and the base is aligned, so one wide access may be used.
+    ``early``: the access is not moved behind a barrier that follows it (CUDA: not through the read-only path, whose
+    loads the assembler puts off to save registers).
     """
 
     buffer: str
@@ -124,6 +126,7 @@ class Mem(Expr):
     guard: Expr | None = None
     fill: Number = 0
     aligned: bool = False
+    early: bool = False
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -225,8 +228,8 @@ def rebuild(node: Expr, children: tuple[Expr, ...]) -> Expr:
             return call(fn, *children, dtype=dtype if fn == "cast" else None)
         case Load(tensor, _, dtype, lanes):
             return Load(tensor, children, dtype, lanes)
-        case Mem(buffer, _, dtype, lanes, guard, fill, aligned):
-            return Mem(buffer, children[0], dtype, lanes, None if guard is None else children[1], fill, aligned)
+        case Mem(_, _, _, _, guard):
+            return replace(node, offset=children[0], guard=None if guard is None else children[1])
         case Reg(name, _, dtype, lanes):
             return Reg(name, children, dtype, lanes)
         case Lane(_, lane):

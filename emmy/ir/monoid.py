@@ -138,7 +138,8 @@ def _welford() -> Monoid:
     )
 
 
-def _rescale(m_old: Expr, m_new: Expr) -> Expr:
+def rescale(m_old: Expr, m_new: Expr) -> Expr:
+    """What a sum of exponentials over maximum ``m_old`` is multiplied by where the maximum becomes ``m_new``."""
     # exp(-inf - -inf) is NaN: a part that is still the identity weighs nothing
     return select(_call("eq", m_old, _c(-math.inf)), _c(0.0), _call("exp", m_old - m_new))
 
@@ -146,7 +147,7 @@ def _rescale(m_old: Expr, m_new: Expr) -> Expr:
 def _online_softmax() -> Monoid:
     """(m, l): running maximum and the sum of exp(x - m)."""
     m = _call("max", _A[0], _B[0])
-    total = _A[1] * _rescale(_A[0], m) + _B[1] * _rescale(_B[0], m)
+    total = _A[1] * rescale(_A[0], m) + _B[1] * rescale(_B[0], m)
     return Monoid(
         "online_softmax",
         (-math.inf, 0.0),
@@ -161,7 +162,7 @@ def _online_softmax() -> Monoid:
 def _online_attention() -> Monoid:
     """(m, l, O): as online_softmax, with the unnormalised output row O[d] += exp(x0 - m) * x1[d] carried along."""
     m = _call("max", _A[0], _B[0])
-    wa, wb = _rescale(_A[0], m), _rescale(_B[0], m)
+    wa, wb = rescale(_A[0], m), rescale(_B[0], m)
     return Monoid(
         "online_attention",
         (-math.inf, 0.0, 0.0),
@@ -187,4 +188,4 @@ _ROWS = [
 
 MONOIDS: dict[str, Monoid] = {row.name: row for row in _ROWS}
 
-__all__ = ["MONOIDS", "Monoid", "cast", "extreme", "instantiate"]
+__all__ = ["MONOIDS", "Monoid", "cast", "extreme", "instantiate", "rescale"]

@@ -3,7 +3,8 @@
 One row a function. The printers hold one text template a row and language; a test runs through the table. Integer
 ``floordiv`` and ``mod`` round toward minus infinity as NumPy does; ``quot`` and ``rem`` round toward zero as C does,
 and stand for them where operands are known not to be negative. ``max`` and ``min`` return NaN when either operand
-is NaN, as torch.maximum does; ``fmax`` and ``fmin`` return the other operand.
+is NaN, as torch.maximum does; ``fmax`` and ``fmin`` return the other operand. ``near_div`` is a quotient within two
+units in the last place, for operands that are no more exact themselves.
 """
 
 from __future__ import annotations
@@ -226,6 +227,7 @@ _ROWS = [
     Function("sub", 2, _fn("subtract"), simplify=_sub_id),
     Function("mul", 2, _fn("multiply"), simplify=_mul_id),
     Function("div", 2, _div, cost=4),
+    Function("near_div", 2, _div, cost=3),
     Function("floordiv", 2, _floordiv, cost=8, simplify=_floordiv_id),
     Function("mod", 2, _mod, cost=8, simplify=_mod_id),
     Function("quot", 2, _quot, cost=6),

@@ -201,7 +201,7 @@ class _Splitter:
         guard = None if expr.guard is None else self.whole(expr.guard)
         out: list[Expr] = []
         for first in range(0, expr.lanes, size):
-            access = Mem(expr.buffer, offset + first, expr.dtype, size, guard, expr.fill, expr.aligned)
+            access = replace(expr, offset=offset + first, lanes=size, guard=guard)
             let = Let(self.fresh(expr.buffer), access)
             self.before.append(let)
             if size == self.width:

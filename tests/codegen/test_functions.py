@@ -20,8 +20,8 @@ from tests.codegen.compilers import require_nvrtc, run_opencl
 
 COUNT = 32
 FLOAT_ONLY = {
-    "div", "atan2", "exp", "fast_exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos",
-    "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf",
+    "div", "near_div", "atan2", "exp", "fast_exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt",
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf",
 }  # fmt: skip
 INT_ONLY = {"bitand", "bitor", "bitxor", "shl", "shr"}
 LOGICAL = {"and", "or", "not"}

@@ -13,10 +13,10 @@ from emmy.codegen import render
 from emmy.codegen.nvrtc import compile_cuda
 from emmy.errors import Refused
 from emmy.ir.dtype import DType
-from emmy.ir.expr import call, evaluate_int, i32
+from emmy.ir.expr import Mem, call, evaluate_int, i32, walk
 from emmy.ir.kernel import Combine, Shared, Store, statements
 from emmy.ir.nest import Axis, Comp, Output, Region, Tensor
-from emmy.passes.lower.row import RowLeaf
+from emmy.passes.lower.row_leaf import RowLeaf
 from emmy.passes.lower.row_plan import lower_row
 from emmy.passes.lower.row_program import row_program
 from tests.codegen.compilers import require_nvrtc
@@ -250,6 +250,30 @@ def test_printed_softmax() -> None:
 def test_printed_rms_norm() -> None:
     plan = lowered(plans.rms_norm("m", 1024), RowLeaf(2, 4, 4, "reg", 128, spread=True))
     expect(EXPECTED / "row_rms_norm.cu", render(plan.launches[0].kernel, "cuda"))
+
+
+def test_weights_are_read_before_the_reduction() -> None:
+    body = lowered(plans.rms_norm(64, 1024), RowLeaf(1, 4, 4, "reg", 128, spread=True)).launches[0].kernel.body
+    combine = next(n for n, stmt in enumerate(body) if isinstance(stmt, Combine))
+    reads = {
+        n: node for n, stmt in enumerate(body) for expr in stmt.exprs for node in walk(expr)
+        if isinstance(node, Mem) and node.buffer == "w"
+    }  # fmt: skip
+    assert len(reads) == 2
+    assert max(reads) < combine
+    assert all(node.early for node in reads.values())
+    # where they would take more than 128 bytes of registers they stay where they are used
+    body = lowered(plans.rms_norm(64, 2048), RowLeaf(1, 4, 4, "reg", 32, spread=True)).launches[0].kernel.body
+    combine = next(n for n, stmt in enumerate(body) if isinstance(stmt, Combine))
+    texts = [str(stmt.exprs) for stmt in body[combine:]]
+    assert sum("buffer='w'" in text for text in texts) == 16
+
+
+def test_quotients_of_logistic_functions_have_no_branch() -> None:
+    text = render(lowered(plans.silu_mul(16, 1024), CUDA["silu_mul"]).launches[0].kernel, "cuda")
+    assert "emmy_near_div_f32" in text
+    text = render(lowered(plans.layer_norm(16, 1024), CUDA["layer_norm"]).launches[0].kernel, "cuda")
+    assert "emmy_near_div_f32" not in text
 
 
 CUDA = {

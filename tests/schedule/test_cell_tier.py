@@ -44,7 +44,7 @@ def offered(region: Region, caps):
 def test_every_offered_leaf_lowers(region: Region, caps) -> None:
     problem, leaves = offered(region, caps)
     count = len(leaves["n"])
-    assert count >= 5
+    assert count >= (5 if caps is CPU else 3)
     for row in range(count):
         again = TIER.read(problem, KnobMap.parse(str(TIER.knobs(problem, leaves, row))))
         assert all(again[name][0] == leaves[name][row] for name in leaves)

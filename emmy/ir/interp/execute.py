@@ -72,7 +72,8 @@ def _view(strand: Strand, stmt: View) -> None:
 
 
 def _let(strand: Strand, stmt: Let) -> None:
-    strand.names[stmt.name] = evaluate(strand, stmt.value)
+    # a copy: a register is read as a view of its storage, and may be set again
+    strand.names[stmt.name] = np.array(evaluate(strand, stmt.value))
 
 
 def _reg_array(strand: Strand, stmt: RegArray) -> None:

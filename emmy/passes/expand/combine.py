@@ -1,4 +1,8 @@
-"""Expands Combine: a monoid over the threads of a group becomes warp shuffles (CUDA) and a tree in shared memory."""
+"""Expands Combine: a monoid over the threads of a group becomes warp shuffles (CUDA) and a tree in shared memory.
+
+A reduction stands between a row's loads and its stores, so that every step of it is time that nothing else fills:
+shuffles wait for each other (some 25 cycles each), shared memory is read once, as vectors, by every thread.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from emmy.errors import EmmyError
-from emmy.ir.expr import Expr, Mem, Var, call, i32, lt, select, transform
+from emmy.ir.expr import Expr, Lane, Mem, Var, call, i32, lt, select, transform
 from emmy.ir.kernel import (
     TID,
     Barrier,
@@ -23,9 +27,11 @@ from emmy.ir.kernel import (
     rewrite,
     statements,
 )
-from emmy.ir.monoid import MONOIDS
+from emmy.ir.monoid import MONOIDS, rescale
 
 WARP = 32
+MOST_READ = 8
+"""Most tuples that every thread reads: two accesses of 128 bits, where a butterfly of them takes three shuffles."""
 
 
 class Names:
@@ -74,7 +80,7 @@ def _expand(kernel: Kernel, stmt: Combine, names: Names, shuffles: bool, again: 
     else:
         yield from _shuffle(stmt, names, min(group, WARP))
         if group > WARP:
-            yield from _across_warps(stmt, names)
+            yield from _across_warps(kernel, stmt, names)
             if again:  # its scratch is written once more, which has to wait for these reads
                 yield Barrier()
 
@@ -105,6 +111,9 @@ def _assign(stmt: Combine, names: Names, values: tuple[Expr, ...]) -> Iterator[S
 
 def _shuffle(stmt: Combine, names: Names, width: int) -> Iterator[Stmt]:
     """A butterfly over ``width`` consecutive lanes: every lane ends with the same tuple."""
+    if stmt.monoid == "online_softmax":
+        yield from _shuffle_softmax(stmt, names, width)
+        return
     mask = width // 2
     while mask:
         others = [ShuffleXor(names("other"), reg, mask) for reg in stmt.regs]
@@ -121,6 +130,16 @@ def _shuffle(stmt: Combine, names: Names, width: int) -> Iterator[Stmt]:
         mask //= 2
 
 
+def _shuffle_softmax(stmt: Combine, names: Names, width: int) -> Iterator[Stmt]:
+    """The maximum first, then the sum: one exponential a lane where the pair takes two at every step."""
+    top, total = stmt.regs
+    before = Let(names("before"), top)
+    yield before
+    yield from _shuffle(replace(stmt, monoid="max", regs=(top,)), names, width)
+    yield RegSet(total, total * rescale(before.var, top))
+    yield from _shuffle(replace(stmt, monoid="sum", regs=(total,)), names, width)
+
+
 def _write(stmt: Combine, slot: Expr, guard: Expr | None = None) -> Iterator[Stmt]:
     for name, reg in zip(stmt.scratch, stmt.regs, strict=True):
         yield Store(name, slot, reg, reg.dtype, guard)
@@ -130,16 +149,36 @@ def _read(stmt: Combine, slot: Expr) -> tuple[Mem, ...]:
     return tuple(Mem(name, slot, reg.dtype) for name, reg in zip(stmt.scratch, stmt.regs, strict=True))
 
 
-def _across_warps(stmt: Combine, names: Names) -> Iterator[Stmt]:
-    """One tuple a warp through shared memory; then a butterfly over the tuples of the group's warps."""
+def _across_warps(kernel: Kernel, stmt: Combine, names: Names) -> Iterator[Stmt]:
+    """One tuple a warp through shared memory; then every thread merges those of the group's warps.
+
+    Few tuples are read whole by every thread; of many (or where merging is dear) each lane reads one, and a butterfly
+    follows.
+    """
     warps = stmt.group // WARP
     lane, warp = TID % WARP, TID // WARP
     yield from _write(stmt, warp, call("eq", lane, i32(0)))
     yield Barrier()
-    first = TID // stmt.group * warps
+    first = i32(0) if stmt.group == kernel.threads else TID // stmt.group * warps
+    if len(stmt.regs) == 1 and warps <= MOST_READ:
+        (reg,), (name,) = stmt.regs, stmt.scratch
+        shares = Let(names("shares"), Mem(name, first, reg.dtype, warps, aligned=True))
+        yield shares
+        tuples: list[Expr] = [Lane(shares.var, k) for k in range(warps)]
+        while len(tuples) > 1:
+            joined = [Let(names("joined"), *merged(stmt.monoid, (a,), (b,))) for a, b in _pairs(tuples)]
+            yield from joined
+            tuples = [let.var for let in joined]
+        yield RegSet(reg, tuples[0])
+        return
     for reg, value in zip(stmt.regs, _read(stmt, first + TID % warps), strict=True):
         yield RegSet(reg, value)
     yield from _shuffle(stmt, names, warps)
+
+
+def _pairs(items: list[Expr]) -> Iterator[tuple[Expr, Expr]]:
+    """Neighbours in pairs."""
+    return zip(items[::2], items[1::2], strict=True)
 
 
 def _tree(stmt: Combine, names: Names) -> Iterator[Stmt]:

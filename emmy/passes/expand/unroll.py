@@ -45,8 +45,8 @@ class Scope:
                 if name in self.values:
                     return self.values[name]
                 return Var(self.names[name], dtype, lanes) if name in self.names else None
-            case Mem(buffer, offset, dtype, lanes, guard, fill, aligned) if buffer in self.names:
-                return Mem(self.names[buffer], offset, dtype, lanes, guard, fill, aligned)
+            case Mem(buffer) if buffer in self.names:
+                return replace(node, buffer=self.names[buffer])
             case Reg(name, index, dtype, lanes) if name in self.names:
                 return Reg(self.names[name], index, dtype, lanes)
         return None

@@ -15,8 +15,8 @@ from emmy.ir.expr import Expr, Load, Var, add, both, call, i32, mul, transform
 from emmy.ir.kernel import TX, For, Let, Stmt
 from emmy.ir.nest import Axis, Comp, Region, Tensor
 from emmy.ir.plan import Plan
-from emmy.passes.lower.row import RowLeaf
 from emmy.passes.lower.row_emit import Accumulator, Row, Step, accumulate
+from emmy.passes.lower.row_leaf import RowLeaf
 from emmy.passes.lower.row_map import MapKernel
 from emmy.passes.lower.row_plan import launch, make_plan
 from emmy.passes.lower.row_program import Reduction, RowProgram, Write, unit_strides, without_inner_maps

@@ -9,16 +9,19 @@ Where a row stays between sweeps (``reg``, ``smem``), monoids of several compone
 row again costs no memory traffic, and a maximum followed by a sum of exponentials needs one exponential an element.
 From memory (``reread``) the online form halves the traffic instead. Every thread walks the same elements in every
 sweep, so what it keeps in shared memory is its own and needs no barrier.
+
+On a GPU, a thread that keeps its part of a row in registers reads what later sweeps need of other tensors (a weight)
+before the first reduction, whose barrier would otherwise hold those loads back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from emmy.ir.expr import (
     Const,
     Expr,
+    Load,
     Mem,
     Var,
     add,
@@ -68,43 +71,11 @@ from emmy.passes.lower.row_emit import (
     loop,
     merged,
 )
-from emmy.passes.lower.row_program import Reduction, RowProgram, Sweep, Write
+from emmy.passes.lower.row_leaf import LATE_BYTES, RowLeaf, Span
+from emmy.passes.lower.row_program import Reduction, RowProgram, Sweep, Write, late_loads
 
 ROW = "row number."
 """The variable of a row's environment that holds its number."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowLeaf:
-    """The parameters of one row leaf.
-
-    rows: rows a block. vec: elements a thread takes a step. access: elements of one memory access (vec is a multiple).
-    residency: ``reg``, ``smem`` or ``reread``. threads: threads that share a row. parts: blocks that share a row;
-    atomic: they join by atomics. spread: the rows of a block have threads of their own (a GPU).
-    """
-
-    rows: int
-    vec: int
-    access: int
-    residency: str
-    threads: int = 1
-    parts: int = 1
-    atomic: bool = False
-    spread: bool = False
-    fast_exp: bool = False
-
-    @property
-    def slots(self) -> int:
-        """Accesses a step."""
-        return self.vec // self.access
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The columns a thread's block walks: from ``start``, ``count`` of them."""
-
-    start: Expr
-    count: Expr
 
 
 class RowKernel:
@@ -114,7 +85,7 @@ class RowKernel:
         program = program.shared_out()
         if leaf.residency != "reread":
             program = program.phased()
-        self.program = program.fast() if leaf.fast_exp else program
+        self.program = (program.fast() if leaf.fast_exp else program).smooth()
         self.leaf, self.name = leaf, name
         self.memory = Memory.of(program.region, extra)
         self.memory.extents |= {a.name: a.extent for a in (*program.rows, *program.columns)}
@@ -125,6 +96,7 @@ class RowKernel:
         self.width = leaf.access
         self.resident: dict[Expr, RegArray | str] = {}
         self.pool: list[RegArray | str] = []
+        self.ahead: dict[tuple[Load, Expr], Expr] = {}
 
     # --------------------------------------------------------------------------------------------- whole kernel
 
@@ -231,16 +203,29 @@ class RowKernel:
         body: list[Stmt] = []
         span = Span(i32(0), self.program.columns[-1].extent)
         before: tuple[Expr, ...] = ()
-        for sweep in self.program.sweeps(hold):
-            body += self.sweep(row, sweep, before, span, inside)
-            before = sweep.held
+        sweeps = self.program.sweeps(hold)
+        late = self.late(sweeps)
+        for sweep in sweeps:
+            body += self.sweep(row, sweep, before, span, inside, late=late)
+            before, late = sweep.held, ()
         body += self.row_writes(row, self.program.row_writes, inside)
         return body
 
+    def late(self, sweeps: tuple[Sweep, ...]) -> tuple[Load, ...]:
+        """The loads that the first sweep makes for later ones."""
+        leaf = self.leaf
+        if leaf.residency != "reg" or not leaf.spread:
+            return ()
+        loads = late_loads(sweeps, self.program.inner)
+        per_thread, rest = divmod(int(evaluate_int(self.program.columns[-1].extent, {})), leaf.access * leaf.threads)
+        nbytes = sum(self.memory.tensors[load.tensor].dtype.nbytes for load in loads)
+        return () if rest or per_thread * leaf.access * nbytes > LATE_BYTES else loads
+
     def sweep(
-        self, row: Row, sweep: Sweep, before: tuple[Expr, ...], span: Span, inside: Expr | None, finish: bool = True
-    ) -> list[Stmt]:
-        """The loops of one sweep and the results of its reductions (bound in ``row``)."""
+        self, row: Row, sweep: Sweep, before: tuple[Expr, ...], span: Span, inside: Expr | None, finish: bool = True,
+        late: tuple[Load, ...] = (),
+    ) -> list[Stmt]:  # fmt: skip
+        """The loops of one sweep and the results of its reductions (bound in ``row``); ``late``: loads made ahead."""
         body: list[Stmt] = []
         reductions = [
             Reduction(r.name, r.monoid, tuple(row.hoisted(v) for v in r.values), r.dtype) for r in sweep.reductions
@@ -253,14 +238,21 @@ class RowKernel:
         body += [place for place in self.pool[known:] if isinstance(place, RegArray)]
         new = {h: places[e] for h, e in zip(held, sweep.held, strict=True)}
         ragged = not self.divides()
-        wide = [Accumulator.of(r, self.names, "acc", self.leaf.slots, self.width) for r in reductions]
+        blank = self.fills(span)
+        wide = [Accumulator.of(r, self.names, "acc", self.leaf.slots, self.width, blank) for r in reductions]
+        touched: set[int] = set()
         tail = [Accumulator.of(r, self.names, "rest", 1, 1) for r in reductions] if ragged else []
         for accumulator in (*wide, *tail):
             body += accumulator.arrays
 
         def element(column: Expr, lanes: int, slot: int, number: Expr) -> list[Stmt]:
-            step = Step(row, {**outer, self.program.columns[-1].name: column}, lanes)
+            ahead = {load: value for (load, at), value in self.ahead.items() if at == number}
+            step = Step(row, {**outer, self.program.columns[-1].name: column}, lanes, ahead=ahead)
             kept: list[Stmt] = []
+            for load in late:
+                fetched = step.fetch(load)
+                if fetched is not None:
+                    self.ahead[load, number] = fetched
             for expr, place in old.items():
                 step.know(expr, self.held_value(place, number, lanes, step))
             for expr, place in new.items():
@@ -270,7 +262,8 @@ class RowKernel:
                 kept.append(self.keep(place, number, value, lanes))
                 step.know(expr, value)
             for accumulator in tail if lanes < row_lanes else wide:
-                accumulate(step, accumulator, slot)
+                accumulate(step, accumulator, slot, blank and slot not in touched)
+            touched.add(slot)
             for write in writes:
                 step.store(write, inside)
             # what replaces an older value is kept only when nothing reads that one any more
@@ -301,6 +294,16 @@ class RowKernel:
                     row.bind(accumulator.reduction.result(k).name, value)
         return body
 
+    def fills(self, span: Span) -> bool:
+        """Whether a thread's walk is spelled out and gives every accumulator an element."""
+        leaf = self.leaf
+        if len(self.program.columns) > 1 or not isinstance(span.count, Const) or not self.divides():
+            return False
+        step = leaf.threads * (1 if self.program.across else self.width)
+        if leaf.residency == "reg":
+            return int(span.count.value) // step >= leaf.slots
+        return span.count.value == step * leaf.slots
+
     def divides(self) -> bool:
         """Whether a row is whole accesses."""
         extent = self.program.columns[-1].extent
@@ -323,9 +326,14 @@ class RowKernel:
         def at(base: Expr) -> Expr:
             return add(span.start, base)
 
+        thread = mul(TX, i32(lanes)) if leaf.threads > 1 else i32(0)
+        if self.fills(span):
+            for slot in range(leaf.slots):
+                offset = add(thread, i32(slot * stride))
+                out += element(at(offset), width, slot, offset)
+            return out
         whole = self.floor(span.count, big, out)
         vectors = self.floor(span.count, lanes, out)
-        thread = mul(TX, i32(lanes)) if leaf.threads > 1 else i32(0)
         column = Var(self.names("column"))
         body: list[Stmt] = []
         for slot in range(leaf.slots):

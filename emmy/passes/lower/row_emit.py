@@ -166,7 +166,10 @@ class Row:
 
 @dataclass(slots=True)
 class Step:
-    """One step of a loop over columns: ``lanes`` elements at column coordinates ``env``."""
+    """One step of a loop over columns: ``lanes`` elements at column coordinates ``env``.
+
+    ahead: elements of this step that were read before, as they are stored.
+    """
 
     row: Row
     env: Mapping[str, Expr]
@@ -175,6 +178,7 @@ class Step:
     known: dict[Expr, Var] = field(default_factory=dict)
     loaded: dict[tuple[Load, Expr | None], Expr] = field(default_factory=dict)
     at: Point | None = None
+    ahead: Mapping[Load, Expr] = field(default_factory=dict)
 
     def point(self) -> Point:
         if self.at is None:
@@ -210,8 +214,19 @@ class Step:
             self.loaded[key] = self.named(f"{load.tensor}_at", self._load(load, point))
         return self.loaded[key]
 
+    def fetch(self, load: Load) -> Expr | None:
+        """The stored elements under a name, for a later step at the same columns; None: they are not one access."""
+        found = self.row.address(load.tensor, load.index, self.env)
+        if found is None or not is_const(found[2], 1):
+            return None
+        buffer, offset, _, aligned = found
+        dtype = self.row.memory.tensors[load.tensor].dtype
+        return self.named(f"{load.tensor}_ahead", Mem(buffer, offset, dtype, self.lanes, aligned=aligned, early=True))
+
     def _load(self, load: Load, point: Point) -> Expr:
         row = self.row
+        if load in self.ahead and point.guard is None:
+            return cast(self.ahead[load], row.memory.tensors[load.tensor].dtype.compute)
         found = row.address(load.tensor, load.index, self.env)
         if found is None:
             return row.memory.load(load, point)
@@ -293,10 +308,15 @@ class Accumulator:
     arrays: tuple[RegArray, ...]
 
     @classmethod
-    def of(cls, reduction: Reduction, names: Names, stem: str, slots: int, lanes: int) -> Accumulator:
+    def of(
+        cls, reduction: Reduction, names: Names, stem: str, slots: int, lanes: int, blank: bool = False
+    ) -> Accumulator:
+        """The identity in every slot; ``blank``: nothing, each slot's first element is put there."""
         identity = reduction.algebra.identity_values(reduction.dtype)
         arrays = tuple(
-            RegArray(names(clean(f"{stem}_{reduction.name}.{k}")), dtype, (slots,), lanes, identity[k])
+            RegArray(
+                names(clean(f"{stem}_{reduction.name}.{k}")), dtype, (slots,), lanes, None if blank else identity[k]
+            )
             for k, dtype in enumerate(reduction.dtypes)
         )
         return cls(reduction, arrays)
@@ -334,8 +354,8 @@ def assign(target: Sequence[Reg], values: Sequence[Expr], names: Names) -> list[
     return [*lets, *(RegSet(reg, let.var) for reg, let in zip(target, lets, strict=True))]
 
 
-def accumulate(step: Step, accumulator: Accumulator, slot: int) -> None:
-    """Feeds this step's elements to one of the accumulator's tuples."""
+def accumulate(step: Step, accumulator: Accumulator, slot: int, first: bool = False) -> None:
+    """Feeds this step's elements to one of the accumulator's tuples; ``first``: they are its first."""
     reduction, names = accumulator.reduction, step.row.names
     values = [step.value(value) for value in reduction.values]
     needs_position = any(isinstance(n, Var) and n.name == "i" for e in reduction.algebra.lift for n in walk(e))
@@ -343,7 +363,7 @@ def accumulate(step: Step, accumulator: Accumulator, slot: int) -> None:
     if len(element) > 1:
         element = tuple(step.named("element", part) for part in element)
     target = accumulator.slot(slot)
-    step.out += assign(target, merged(reduction, target, element), names)
+    step.out += assign(target, element if first else merged(reduction, target, element), names)
 
 
 def folded(accumulator: Accumulator, slots: int, names: Names, body: list[Stmt]) -> tuple[Expr, ...]:

@@ -7,7 +7,8 @@ from emmy.ir.kernel import Kernel
 from emmy.ir.nest import Region, Tensor
 from emmy.ir.plan import Launch, Memset, Plan, Step, Workspace
 from emmy.ir.scalar import FUNCTIONS
-from emmy.passes.lower.row import RowKernel, RowLeaf
+from emmy.passes.lower.row import RowKernel
+from emmy.passes.lower.row_leaf import RowLeaf
 from emmy.passes.lower.row_map import MapKernel
 from emmy.passes.lower.row_program import RowProgram
 from emmy.passes.lower.row_split import AtomicKernel, FinishKernel, PartKernel, finish_grid, finish_leaf, partials

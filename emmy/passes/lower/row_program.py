@@ -10,8 +10,9 @@ exponentials), which is cheaper where a row can be walked again at no cost in me
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from emmy.errors import Refused
 from emmy.ir.dtype import DType
@@ -98,27 +99,48 @@ class RowProgram:
         return _product(axis.extent for axis in self.columns)
 
     def fast(self) -> RowProgram:
-        """With the cheaper exponential (the FAST_EXP gate)."""
+        """With the device's approximate exponential."""
 
         def rule(node: Expr) -> Expr | None:
             if isinstance(node, Call) and node.fn == "exp" and node.dtype == DType.F32:
                 return Call("fast_exp", node.args, node.dtype, node.lanes)
             return None
 
-        def mapped(exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return self.mapped(rule)
+
+    def smooth(self) -> RowProgram:
+        """With the quotients of logistic functions, ``a / (exp(b) + 1)``, within two units in the last place.
+
+        The exponential is no more exact than that, and a quotient without a branch lets elements overlap.
+        """
+
+        def rule(node: Expr) -> Expr | None:
+            match node:
+                case Call("div", (value, Call("add", (a, b)) as below), DType.F32):
+                    one, other = (a, b) if isinstance(a, Const) else (b, a)
+                    if is_const(one, 1) and isinstance(other, Call) and other.fn in ("exp", "fast_exp"):
+                        return call("near_div", value, below)
+            return None
+
+        return self.mapped(rule)
+
+    def mapped(self, rule: Callable[[Expr], Expr | None]) -> RowProgram:
+        """With every value transformed by ``rule``."""
+
+        def over(exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
             return tuple(transform(e, rule) for e in exprs)
 
         return replace(
             self,
-            reductions=tuple(replace(r, values=mapped(r.values)) for r in self.reductions),
-            writes=tuple(replace(w, value=mapped((w.value,))[0]) for w in self.writes),
-            row_writes=tuple(replace(w, value=mapped((w.value,))[0]) for w in self.row_writes),
+            reductions=tuple(replace(r, values=over(r.values)) for r in self.reductions),
+            writes=tuple(replace(w, value=over((w.value,))[0]) for w in self.writes),
+            row_writes=tuple(replace(w, value=over((w.value,))[0]) for w in self.row_writes),
         )
 
     def shared_out(self) -> RowProgram:
         """With a division by a softmax's sum as a product with its reciprocal, which a row computes once.
 
-        The sum is at least one, so that no reciprocal overflows; the result is at most 1.5 units in the last place away
+        The sum is at least one, so that no reciprocal overflows; the result is at most 2.5 units in the last place away
         from the quotient, where a division is within 0.5 and costs some twenty instructions an element.
         """
         totals = {
@@ -128,7 +150,7 @@ class RowProgram:
         def rule(node: Expr) -> Expr | None:
             match node:
                 case Call("div", (value, Var(name) as total)) if name in totals:
-                    return mul(value, call("div", Const(1.0, DType.F32), total))
+                    return mul(value, call("near_div", Const(1.0, DType.F32), total))
             return None
 
         return replace(self, writes=tuple(replace(w, value=transform(w.value, rule)) for w in self.writes))
@@ -176,6 +198,29 @@ class RowProgram:
             for n in range(count - 1):
                 sweeps[n] = replace(sweeps[n], held=_held(self.inner, sweeps, n))
         return tuple(sweeps)
+
+
+def late_loads(sweeps: tuple[Sweep, ...], inner: frozenset[str]) -> tuple[Load, ...]:
+    """What only sweeps after the first read, at addresses known from the start: it need not wait for reductions.
+
+    Loads behind a condition are not among them.
+    """
+    found: dict[Load, None] = {}
+
+    def visit(node: Expr, held: tuple[Expr, ...]) -> None:
+        if node in held:
+            return
+        if isinstance(node, Load):
+            if varies(node, inner) and not any("." in name for name in free_vars(node)):
+                found.setdefault(node)
+            return
+        for child in node.children[:1] if isinstance(node, Call) and node.fn == "select" else node.children:
+            visit(child, held)
+
+    for before, sweep in pairwise(sweeps):
+        for expr in _exprs(sweep):
+            visit(expr, before.held)
+    return tuple(found)
 
 
 def value_nodes(expr: Expr) -> Iterator[Expr]:

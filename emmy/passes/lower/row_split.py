@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from emmy.ir.expr import Expr, Mem, Var, add, both, call, cast, ceil_div, i32, minimum, mul, sub
 from emmy.ir.kernel import BY, TX, Atomic, For, Let, Stmt, Store
 from emmy.ir.nest import Tensor
-from emmy.passes.lower.row import ROW, RowKernel, RowLeaf, Span
+from emmy.passes.lower.row import ROW, RowKernel
 from emmy.passes.lower.row_emit import Accumulator, Row, Step, assign, merged
+from emmy.passes.lower.row_leaf import RowLeaf, Span
 from emmy.passes.lower.row_program import Reduction, RowProgram, Sweep
 
 

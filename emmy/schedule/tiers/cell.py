@@ -24,7 +24,7 @@ from emmy.passes.lower.access import affine, flat_offset
 from emmy.passes.lower.cell import CellProgram, cell_program, lower_cell
 from emmy.passes.lower.row_program import value_nodes
 from emmy.schedule.knobs import OFF, KnobKey, KnobMap, KnobValue, ScalarTile
-from emmy.schedule.tiers.base import Columns, Rule, Tier, product, rule
+from emmy.schedule.tiers.base import Columns, Rule, Tier, concat, product, rule
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,9 @@ class CellTier(Tier):
     def grid(self, problem: CellProblem, caps: Capabilities, fast_math: bool) -> Columns:
         if caps.warp == 1:
             return product(n=(1, 4, 16, 64, 256), fn=(1, 2, 4, 8, 16, 32, 64, 128))
-        return product(n=(1, 8, 32, 64, 128, 256, 512, 1024), fn=(1, 2, 4, 8, 16))
+        widest = problem.widest(caps)
+        cells = {max(widest // 2, 1), widest, 2 * widest} - {1}
+        return concat([product(n=(64, 128, 256, 512), fn=sorted(cells)), product(n=(1, 8, 32, 128, 256), fn=(1,))])
 
     def knobs(self, problem: CellProblem, columns: Columns, row: int) -> KnobMap:
         values: dict[str, KnobValue] = {

@@ -17,12 +17,13 @@ from emmy.device.base import Capabilities
 from emmy.errors import Refused
 from emmy.ir.nest import Region
 from emmy.ir.plan import Plan
-from emmy.passes.lower.row import RowLeaf
+from emmy.passes.lower.row_leaf import RowLeaf
 from emmy.passes.lower.row_plan import lower_row
 from emmy.passes.lower.row_program import row_program
 from emmy.schedule.knobs import OFF, Cooperative, Gate, KnobKey, KnobMap, KnobValue, Reduce, RowTile, Split
 from emmy.schedule.tiers.base import Columns, Rule, Tier, concat, product, rule
 from emmy.schedule.tiers.row_features import row_features
+from emmy.schedule.tiers.row_grid import gpu_map, gpu_rows
 from emmy.schedule.tiers.row_problem import (
     REG,
     REREAD,
@@ -162,30 +163,28 @@ class RowTier(Tier):
         return RowProblem(row_program(region))
 
     def grid(self, problem: RowProblem, caps: Capabilities, fast_math: bool) -> Columns:
-        widest = problem.widest(caps)
         gates = (0, 1) if fast_math and problem.has_exp else (0,)
+        if caps.warp > 1 and not problem.program.across:
+            return gpu_map(problem, caps, gates) if problem.program.is_map else gpu_rows(problem, caps, gates)
+        widest = problem.widest(caps)
         residencies = (REREAD,) if problem.held == 0 else (REG, SMEM, REREAD)
         vecs = [v for v in (1, 2, 4, 8, 16, 32, 64, 128, 256) if v >= min(widest, 4) // 2]
         if caps.warp == 1:
             rows = [1, 2, 4, 8, 16, 32, 64]
-            threads: list[int] = [1]
             if problem.program.is_map:
                 rows += [128, 256, 512, 1024]
             splits: tuple[int, ...] = (1, 2, 4, 8, 16)
         else:
-            rows = [1, 2, 4, 8, 16]
-            threads = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
             vecs = [v for v in vecs if v <= 8 * widest]
             splits = (1, 2, 4, 8, 16, 32, 64)
         if problem.program.across:
             rows = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
-            threads = [1]
-        whole = product(rows=rows, vec=vecs, residency=residencies, threads=threads, split=(1,), atomic=(0,),
+        whole = product(rows=rows, vec=vecs, residency=residencies, threads=(1,), split=(1,), atomic=(0,),
                         fast_exp=gates)  # fmt: skip
         if not problem.splits:
             return whole
         split = product(rows=rows[:4] if not problem.program.across else rows, vec=vecs, residency=(REREAD,),
-                        threads=threads, split=splits[1:], atomic=(0, 1), fast_exp=gates)  # fmt: skip
+                        threads=(1,), split=splits[1:], atomic=(0, 1), fast_exp=gates)  # fmt: skip
         return concat([whole, split])
 
     def knobs(self, problem: RowProblem, columns: Columns, row: int) -> KnobMap:

@@ -13,7 +13,8 @@ from emmy.device.base import Capabilities
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Call, Const, Expr, evaluate_int, walk
 from emmy.ir.nest import Region
-from emmy.passes.lower.row_program import RowProgram, Sweep, value_nodes
+from emmy.passes.lower.row_leaf import LATE_BYTES
+from emmy.passes.lower.row_program import RowProgram, Sweep, late_loads, value_nodes
 from emmy.schedule.tiers.base import Columns
 
 RESIDENCIES = ("reg", "smem", "reread")
@@ -45,6 +46,11 @@ class RowProblem:
         """Extent of the axis that neighbouring elements lie along."""
         axis = self.program.rows[-1] if self.program.across else self.program.columns[-1]
         return evaluate_int(axis.extent, self.region.hints())
+
+    @cached_property
+    def constant_last(self) -> bool:
+        axis = self.program.rows[-1] if self.program.across else self.program.columns[-1]
+        return isinstance(axis.extent, Const)
 
     @cached_property
     def fixed(self) -> bool:
@@ -118,6 +124,12 @@ class RowProblem:
         """Exponentials an element."""
         return sum(1 for e in step_exprs(sweeps) for n in walk(e) if isinstance(n, Call) and n.fn == "exp")
 
+    @cached_property
+    def late_bytes(self) -> int:
+        """Bytes a column that a GPU's thread reads ahead of the first reduction for later sweeps."""
+        tensors = {t.name: t for t in self.region.inputs}
+        return sum(tensors[load.tensor].dtype.nbytes for load in late_loads(self.phased, self.program.inner))
+
     def widest(self, caps: Capabilities) -> int:
         """Elements of one memory access at most: a CPU's arithmetic vector, or 16 bytes on a GPU."""
         if caps.warp > 1:
@@ -153,7 +165,9 @@ def registers(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[An
     if caps.warp == 1:
         return slots + accumulators + working
     words = max(1, problem.compute_bytes // 4)
-    return (slots + accumulators) * access * words + working * 6
+    ahead = slots // max(problem.held, 1) * access * problem.late_bytes
+    late = np.where(ahead <= LATE_BYTES, -(-ahead // 4), 0)
+    return (slots + accumulators) * access * words + late + working * 6
 
 
 def smem_bytes(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[Any]:

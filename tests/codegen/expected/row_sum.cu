@@ -1,3 +1,7 @@
+template <typename T, int N>
+struct alignas(sizeof(T) * N) vec {
+    T v[N];
+};
 extern "C" __global__ void __launch_bounds__(64) k_row_sum(
     const float* __restrict__ x,
     float* __restrict__ out0,
@@ -23,8 +27,8 @@ extern "C" __global__ void __launch_bounds__(64) k_row_sum(
     part0 = part0 + other_c5;
     if ((tid & 31) == 0) scratch0[tid >> 5] = part0;
     __syncthreads();
-    part0 = scratch0[((tid >> 6) * 2) + (tid & 1)];
-    const float other_c6 = __shfl_xor_sync(0xffffffffu, part0, 1);
-    part0 = part0 + other_c6;
+    const vec<float, 2> scratch0_v1 = *reinterpret_cast<const vec<float, 2>*>(scratch0);
+    const float joined_c7 = scratch0_v1.v[0] + scratch0_v1.v[1];
+    part0 = joined_c7;
     out0[(bx * 64) + tid] = part0;
 }

@@ -123,9 +123,9 @@ extern "C" __global__ void __launch_bounds__(128) k_row_welford(
     if ((tid & 31) == 0) scratch1[tid >> 5] = part1;
     if ((tid & 31) == 0) scratch2[tid >> 5] = part2;
     __syncthreads();
-    part0 = scratch0[((tid >> 7) * 4) + (tid & 3)];
-    part1 = scratch1[((tid >> 7) * 4) + (tid & 3)];
-    part2 = scratch2[((tid >> 7) * 4) + (tid & 3)];
+    part0 = scratch0[tid & 3];
+    part1 = scratch1[tid & 3];
+    part2 = scratch2[tid & 3];
     const float other_c31 = __shfl_xor_sync(0xffffffffu, part0, 2);
     const float other_c32 = __shfl_xor_sync(0xffffffffu, part1, 2);
     const float other_c33 = __shfl_xor_sync(0xffffffffu, part2, 2);

@@ -195,6 +195,12 @@ def test_roles_partition_the_block() -> None:
         run(Roles((Role("only", 0, 1, ()),)))
 
 
+def test_a_name_keeps_the_value_its_register_had() -> None:
+    before = Let("before", ACC.at(0))
+    body = (ACC, RegSet(ACC.at(0), Mem("x", TX, DType.F32)), before, RegSet(ACC.at(0), f32(-1.0)))
+    np.testing.assert_array_equal(run(*body, Store("y", TX, before.var, DType.F32)), np.arange(N))
+
+
 def test_constants_keep_their_type() -> None:
     value = cast(call("add", Const(250, DType.U8), cast(TX, DType.U8)), DType.F32)
     np.testing.assert_array_equal(run(Store("y", TX, value, DType.F32)), (np.arange(N) + 250) % 256)
