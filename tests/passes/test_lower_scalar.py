@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -210,6 +212,15 @@ def test_lanes_of_a_warp_read_few_words_at_once() -> None:
         x, y = zip(*places[half : half + 16], strict=True)
         assert len(set(x)) == len(set(y)) == 4
         assert all(x[i] == x[i ^ 1] and y[i] == y[i ^ 2] for i in range(16))
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4])
+def test_the_slot_of_a_ring_is_carried(depth: int) -> None:
+    """Of a mask of the step number the compiler makes two instructions for each access of the loop."""
+    plan = check(matmul(16, 32, 64), f"TILE=n8x4/f4x4/k8,STAGE=d{depth}/async", cuda_target("sm_90a"))
+    text = render(plan.launches[0].kernel, "cuda")
+    assert f"as_at = turn{depth}_0 * " in text
+    assert not re.search(r"step( \+ \d+)?\)? [&%] ", text)
 
 
 @pytest.mark.parametrize("rows", [13, 1, 40])

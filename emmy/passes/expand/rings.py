@@ -215,11 +215,11 @@ class _Expander:
     def turning(self, loop: For, ahead: dict[str, int]) -> list[Stmt]:
         """``loop`` with the slots it reads and fills carried from step to step.
 
-        A remainder by a power of two is a mask. Any other is a division by a constant, some seven instructions, and a
-        loop over a ring has several of them in every step.
+        A remainder is a division by a constant, some seven instructions, and several of them a step. One by a power of
+        two is a mask, out of which the compiler makes an addition and a shift for every access to the slot.
         """
         out: list[Stmt] = []
-        for depth in sorted({n + 1 for n in ahead.values() if n & (n + 1)}):
+        for depth in sorted({n + 1 for n in ahead.values()}):
             if not (is_const(loop.start, 0) and is_const(loop.step, 1)):
                 continue
             name = next(n for n in (f"turn{depth}", *(f"turn{depth}_{i}" for i in range(99))) if n not in self.taken)

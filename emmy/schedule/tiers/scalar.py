@@ -237,7 +237,7 @@ class ScalarTier(Tier):
         small = [(8, 4), (8, 8), (16, 4), (8, 16), (16, 8)]
         deep = [(32, 2), (32, 3), (32, 4), (64, 2), (64, 3)]
         shared = {**rest, "slices": (2, 4, 8)}
-        compact = [(4, 4), (4, 8), (8, 4), (8, 8), *thirds]
+        compact = [(4, 4), (4, 8), (8, 4), (8, 8), (16, 8), *thirds]
         parts.append(paired(small, compact, deep, split=(1, 2, 4, 8), group=(0,), **shared))
         # the tiles of recorded goldens: what a golden holds has to be within the search's reach
         parts.append(paired([(16, 8), (32, 8)], [(2, 4), (4, 8)], [(64, 2), (64, 3)], split=(1,), group=(0,), **rest))
