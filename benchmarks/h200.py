@@ -88,17 +88,18 @@ class Data:
 class Results:
     """Finished subjects of a sweep, one JSON line each, beside the store; a line each for the device and its ceilings.
 
-    sweep: its id; None: the last one of the file.
+    sweep: its id; None: all of the file, of which a subject's last line counts.
     """
 
     def __init__(self, path: Path, sweep: str | None = None) -> None:
         lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        self.path, self.sweep = path, sweep or (lines[-1]["sweep"] if lines else "")
+        self.path, self.sweep = path, sweep or ""
+        self.sweeps = list(dict.fromkeys(line["sweep"] for line in lines if sweep in (None, line["sweep"])))
         self.rows: dict[str, Result] = {}
         self.ceilings: dict[str, Any] = {}
         self.device: dict[str, Any] = {}
         for data in lines:
-            if data.pop("sweep") != self.sweep:
+            if data.pop("sweep") not in self.sweeps:
                 continue
             if "ceilings" in data:
                 self.ceilings = data["ceilings"]
@@ -170,7 +171,7 @@ def _from_file(options: argparse.Namespace) -> int:
     results = Results(options.source)
     groups, subjects = _chosen(options)
     caps = Capabilities.from_dict(results.device) if results.device else cuda_target("sm_90a")
-    say(f"{_about(caps)}, sweep {results.sweep}, read from {options.source.name}")
+    say(f"{_about(caps)}, sweep {', '.join(results.sweeps)}, read from {options.source.name}")
     text, passed = report(groups, results.rows, results.ceilings, caps)
     say(text)
     return 0 if _counted(subjects, results) and passed else 1

@@ -155,7 +155,7 @@ VARIABLES: tuple[Variable, ...] = (
         0.15,
         "slack within which O1 contenders get an O3 build",
     ),
-    Variable("EMMY_O1", "o1", _flag, "1 or 0", True, "screen in the cheap build, O1, where device and tier allow it"),
+    Variable("EMMY_O1", "o1", _flag, "1 or 0", False, "screen in the cheap build, O1, where device and tier allow it"),
     Variable("EMMY_FAST_MATH", "fast_math", _flag, "1 or 0", False, "enumerate the fast-math lane as well"),
     Variable("EMMY_DEVICE", "device", str, "a device name", None, "device to use (default: a CUDA GPU, else OpenCL)"),
     Variable("EMMY_DUMP_DIR", "dump_dir", _path, "a folder path", None, "folder for kernels and reproducers"),

@@ -9,7 +9,7 @@ from emmy.errors import EmmyError, GoldenSchemaError, InputError, Refused, Unsup
 
 def test_defaults() -> None:
     settings = config.load({})
-    assert (settings.patience, settings.o3_tol, settings.o1) == (50, 0.15, True)
+    assert (settings.patience, settings.o3_tol, settings.o1) == (50, 0.15, False)
     assert (settings.fast_math, settings.debug) == (False, False)
     assert settings.tune_db == config.project_root() / "_tune" / "emmy.duckdb"
     assert settings.online_file.parent == settings.work_dir == config.project_root() / "_tune"

@@ -208,15 +208,21 @@ class Splat(Expr):
 def walk(root: Expr) -> Iterator[Expr]:
     """Every distinct subexpression once, children before parents."""
     seen: set[int] = set()
-    stack: list[tuple[Expr, bool]] = [(root, False)]
+    stack: list[tuple[Expr, tuple[Expr, ...] | None]] = [(root, root.children)]
     while stack:
-        node, ready = stack.pop()
-        if ready:
+        node, children = stack.pop()
+        if children is None:
             yield node
         elif id(node) not in seen:
             seen.add(id(node))
-            stack.append((node, True))
-            stack.extend((child, False) for child in reversed(node.children))
+            stack.append((node, None))
+            for child in children[::-1]:
+                below = child.children
+                if below:
+                    stack.append((child, below))
+                elif id(child) not in seen:
+                    seen.add(id(child))
+                    yield child
 
 
 def rebuild(node: Expr, children: tuple[Expr, ...]) -> Expr:

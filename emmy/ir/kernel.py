@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 from emmy.ir.dtype import DType
@@ -419,6 +420,13 @@ def rewrite(
 
 
 def _changed(node: Any, new: Callable[[str, Any], Any]) -> Any:
-    values = {field.name: getattr(node, field.name) for field in fields(node)}
-    changed = {key: new(key, value) for key, value in values.items()}
-    return node if all(changed[key] is value for key, value in values.items()) else type(node)(**changed)
+    keys = _keys(type(node))
+    values = [getattr(node, key) for key in keys]
+    changed = [new(key, value) for key, value in zip(keys, values, strict=True)]
+    same = all(one is other for one, other in zip(changed, values, strict=True))
+    return node if same else type(node)(**dict(zip(keys, changed, strict=True)))
+
+
+@cache
+def _keys(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))

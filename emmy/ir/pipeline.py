@@ -9,6 +9,7 @@ A ring loop is written once, in its plain order; how far it runs ahead and how c
         wait ring, step             the slot's data are visible to all who wait
         … compute …
         release ring, step          the slot's data are no longer needed
+        … what registers hold …     the next step's wait and first reads may be moved before this
 
 ``partition`` (emmy.passes.expand.roles) cuts the same loop into a producer's and a consumer's role. Transports:
 ``sync`` (through registers, block barriers), ``async`` (cp.async groups, block barriers), ``tma`` (tensor maps,

@@ -71,7 +71,7 @@ class TuneOptions:
     patience: int = 50
     o3_tol: float = 0.15
     fast_math: bool = False
-    o1: bool = True
+    o1: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def training_rows(store: Store, caps: Capabilities, regions: Iterable[tuple[str,
 
     A leaf's confirmation stands for it where it has one, else its screening; of several sweeps the median. Abandoned
     rows count: what was given up as too slow is slow. Leaves beyond today's enumeration and cut plans are left out.
-    A region that was screened in O1 brings its contenders alone: screen with EMMY_O1=0 what a fit is to learn from.
+    A region that was screened in O1 brings its contenders alone.
     """
     import polars as pl
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from emmy.errors import EmmyError
 from emmy.ir.dtype import DType
-from emmy.ir.expr import Lane, Mem, Pack, Var, call, i32, lt
+from emmy.ir.expr import Expr, Lane, Mem, Pack, Var, call, i32, lt
+from emmy.ir.interp import run_kernel
 from emmy.ir.kernel import (
     TID,
     TX,
@@ -47,6 +51,7 @@ from emmy.passes.expand.unroll import unroll
 from emmy.passes.legalize import legalize
 
 ACC = RegArray("acc", DType.F32, (2,), 4, 0.0)
+REG = RegArray("now", DType.F32, (1,))
 
 
 def kernel(*body: Stmt, shared: tuple[Shared, ...] = ()) -> Kernel:
@@ -106,6 +111,43 @@ def test_a_ring_loop_runs_ahead(depth: int) -> None:
     assert guards == [lt(Var("step") + (depth - 1), i32(9))]
     assert sum(isinstance(s, Barrier) for s in statements(late.body)) == 1
     assert not any(isinstance(s, RingStmt | Ring) for s in statements(late.body))
+
+
+def overlapping_loop(depth: int, last: Expr) -> Kernel:
+    """Each thread's element of a slot is read into a register at once; ``last``: what is stored after the release."""
+    plain = ring_loop(depth)
+    ring, loop = plain.body
+    assert isinstance(loop, For)
+    step = Var("step")
+    *before, _, release = loop.body
+    value = Let("value", REG.at(0))
+    read = RegSet(REG.at(0), Mem("tile", ring.slot(step) * 64 + TX, DType.F32))
+    body = (*before, read, value, release, Store("y", step * 64 + TX, last, DType.F32))
+    return replace(plain, body=(REG, ring, replace(loop, body=body)))
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+def test_the_first_reads_of_a_slot_stand_before_the_end_of_the_step_before(depth: int) -> None:
+    source = overlapping_loop(depth, Var("value", DType.F32))
+    late = expand(source, "cuda")
+    *prologue, loop = late.body
+    assert isinstance(loop, For)
+    assert sum(isinstance(s, RegSet) and s.target.name == "now" for s in prologue) == 1
+    order = [type(s) for s in loop.body if isinstance(s, CopyWait | Barrier | Store) or "now" in str(s)]
+    assert order == [Let, CopyWait, Barrier, RegSet, Store]
+    assert sum(isinstance(s, Copy) for s in statements(tuple(prologue))) == depth
+    x = np.arange(64 * 9, dtype=np.float32)
+    for kernel_of in (source, late):
+        y = np.zeros_like(x)
+        run_kernel(kernel_of, (1,), {"x": x, "y": y, "n": 9})
+        np.testing.assert_array_equal(y, x)
+
+
+def test_a_register_that_is_needed_after_the_release_is_not_set_early() -> None:
+    loop = expand(overlapping_loop(2, REG.at(0)), "cuda").body[-1]
+    assert isinstance(loop, For)
+    order = [type(s) for s in loop.body if isinstance(s, CopyWait | RegSet | Store)]
+    assert order[:3] == [CopyWait, RegSet, Store]
 
 
 def test_depth_one_needs_two_barriers() -> None:

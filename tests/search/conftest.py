@@ -209,7 +209,7 @@ def make_tuner(toy: Capabilities, tmp_path: Path) -> Callable[..., Tuner]:
             prior or UninformedPrior("a test"),
             lambda region: ReferenceSet("none", 0, ()),
             sweep,
-            TuneOptions(patience),
+            TuneOptions(patience, o1=True),
             (seen if seen is not None else []).append,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emmy.errors import EmmyError
-from emmy.ir.expr import Expr, Mem, Reg, Var, walk
+from emmy.ir.expr import Const, Expr, Mem, Reg, Var, walk
 from emmy.ir.kernel import For, If, Let, Stmt, View, rewrite, statements
 from emmy.ir.pipeline import Acquire, Commit, Fill
 
@@ -16,11 +16,16 @@ def uses(body: Body) -> frozenset[str]:
     found: set[str] = set()
 
     def expr(root: Expr) -> Expr:
-        for node in walk(root):
+        stack = [root]
+        while stack:
+            node = stack.pop()
             if isinstance(node, Var | Reg):
                 found.add(node.name)
             elif isinstance(node, Mem):
                 found.add(node.buffer)
+            elif isinstance(node, Const):
+                continue
+            stack += node.children
         return root
 
     def name(text: str) -> str:

@@ -1,8 +1,10 @@
 """Expands rings: a ring loop runs ahead of itself, and its steps become barriers, cp.async groups or mbarrier phases.
 
 Outside roles a loop over a ring of depth d runs d - 1 steps ahead: they are filled before the loop, and each iteration
-fills the step d - 1 later right after its first wait, whose barrier also says that the slot is free. Inside roles the
-producer's and the consumer's loop meet at mbarriers only.
+fills the step d - 1 later right after its first wait, whose barrier also says that the slot is free. A step that reads
+registers out of its slot right after the wait, and does something after the release, overlaps with the next one: that
+one's wait and first reads move in front of what follows the release. Inside roles the producer's and the consumer's
+loop meet at mbarriers only.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from emmy.errors import EmmyError
 from emmy.ir.dtype import DType
-from emmy.ir.expr import Const, Expr, Var, add, call, i32, is_const, lt, mod, select, sub, transform
+from emmy.ir.expr import Call, Const, Expr, Var, add, call, i32, is_const, lt, mod, select, sub, transform
 from emmy.ir.kernel import (
     TID,
     Barrier,
@@ -49,10 +51,23 @@ from emmy.ir.pipeline import (
     TensorCopy,
     Wait,
 )
-from emmy.passes.expand.needs import split_definitions
+from emmy.passes.expand.needs import pruned, split_definitions, uses
 from emmy.passes.expand.unroll import copied
 
 Body = tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A step's parts: names, its wait, registers set by the first reads, what else reads the slot, and the rest."""
+
+    names: Body
+    wait: Wait
+    first: Body
+    middle: Body
+    last: Body
+
+
 REGISTERS_OF_SM = 65536
 
 
@@ -204,6 +219,9 @@ class _Expander:
                     at = _later(stmt.start, stmt.step, count)
                     out += self.guarded(statements_of, stmt, at, early, f"{name}{count}")
         inside = replace(place, looped=True, pending=pending, free=early.free)
+        turned = _turn(consumer, ahead)
+        if turned is not None and not uses(turned.last) & {*self.rings[turned.wait.ring].buffers}:
+            return [*out, *self.overlapped(stmt, ahead, turned, producers, inside)]
         body: list[Stmt] = []
         for inner in consumer:
             body += self.stmt(inner, inside)
@@ -211,6 +229,25 @@ class _Expander:
                 at = _later(_var(stmt), stmt.step, ahead[inner.ring])
                 body += self.guarded(producers[inner.ring], stmt, at, inside, f"{inner.ring}_next")
         return [*out, *self.turning(replace(stmt, body=_merged(tuple(body))), ahead)]
+
+    def overlapped(
+        self, loop: For, ahead: dict[str, int], turn: _Turn, producers: dict[str, Body], place: _Place
+    ) -> list[Stmt]:
+        """The loop in which a step's wait and first reads stand before the end of the step before, which covers them.
+
+        The first step's stand before the loop; behind the last one a slot is read that nothing uses.
+        """
+        ring = turn.wait.ring
+
+        def entry(at: Expr, tag: str) -> list[Stmt]:
+            begun = copied((*turn.names, turn.wait, *turn.first), {loop.var: at}, tag, self.taken)
+            later = _later(at, loop.step, ahead[ring])
+            return [*self.body(begun, place), *self.guarded(producers[ring], loop, later, place, f"{ring}_{tag}")]
+
+        before = entry(loop.start, "first")
+        onward = entry(_later(_var(loop), loop.step, 1), "next")
+        body = self.body((*turn.names, *turn.middle), place) + tuple(onward) + self.body(turn.last, place)
+        return [*before, *self.turning(replace(loop, body=_merged(body)), ahead)]
 
     def turning(self, loop: For, ahead: dict[str, int]) -> list[Stmt]:
         """``loop`` with the slots it reads and fills carried from step to step.
@@ -223,19 +260,17 @@ class _Expander:
             if not (is_const(loop.start, 0) and is_const(loop.step, 1)):
                 continue
             name = next(n for n in (f"turn{depth}", *(f"turn{depth}_{i}" for i in range(99))) if n not in self.taken)
-            self.taken |= {name, f"{name}_fill"}
+            self.taken |= {name, f"{name}_next", f"{name}_before"}
             slot, last = RegArray(name, DType.I32, (1,), init=0), i32(depth - 1)
             at = slot.at(0)
-            fill = Let(f"{name}_fill", select(call("eq", at, i32(0)), last, sub(at, i32(1))))
-            known = {
-                mod(_var(loop), i32(depth)): at,
-                mod(_later(_var(loop), loop.step, depth - 1), i32(depth)): fill.var,
-            }
+            after = Let(f"{name}_next", select(call("eq", at, last), i32(0), add(at, i32(1))))
+            before = Let(f"{name}_before", select(call("eq", at, i32(0)), last, sub(at, i32(1))))
+            at_distance = {0: at, depth - 1: before.var, 1: after.var, depth: at}
+            known = {mod(_later(_var(loop), loop.step, n), i32(depth)): value for n, value in at_distance.items()}
             body = _replaced(loop.body, known)
             if body == loop.body:
                 continue
-            onward = RegSet(at, select(call("eq", at, last), i32(0), add(at, i32(1))))
-            loop = replace(loop, body=(fill, *body, onward))
+            loop = replace(loop, body=pruned((after, before, *body, RegSet(at, after.var))))
             out.append(slot)
         return [*out, loop]
 
@@ -289,11 +324,40 @@ def _pending(consumer: Body, ahead: dict[str, int]) -> dict[str, int]:
     return out
 
 
+def _turn(consumer: Body, ahead: dict[str, int]) -> _Turn | None:
+    """The parts of a step whose end needs neither its slot nor the registers that the next step's first reads set."""
+    waits = [n for n, s in enumerate(consumer) if isinstance(s, Wait)]
+    releases = [n for n, s in enumerate(consumer) if isinstance(s, Release)]
+    if len(ahead) != 1 or len(waits) != 1 or len(releases) != 1:
+        return None
+    (at,), (end,) = waits, releases
+    wait = consumer[at]
+    run = next((n for n in range(at + 1, end) if not isinstance(consumer[n], Let | RegSet)), end)
+    start = max((n + 1 for n in range(at + 1, run) if isinstance(consumer[n], RegSet)), default=at + 1)
+    names, first, middle, last = consumer[:at], consumer[at + 1 : start], consumer[start:end], consumer[end + 1 :]
+    if not (isinstance(wait, Wait) and wait.ring in ahead and first and last):
+        return None
+    early = {stmt.target.name for stmt in first if isinstance(stmt, RegSet)}
+    defined = {name for stmt in first for name in stmt.defines}
+    if not all(isinstance(stmt, Let) for stmt in names) or uses(last) & early or uses((*middle, *last)) & defined:
+        return None
+    return _Turn(names, wait, first, middle, last)
+
+
 def _replaced(body: Body, known: dict[Expr, Expr]) -> Body:
     """``body`` with the expressions of ``known`` replaced."""
 
     def inner(stmts: Body) -> Body:
-        return tuple(rewrite(stmt, lambda e: transform(e, known.get), inner) for stmt in stmts)
+        return tuple(rewrite(stmt, changed, inner) for stmt in stmts)
+
+    def changed(root: Expr) -> Expr:
+        stack = [root]
+        while stack:  # few expressions hold any, and looking is cheaper than rewriting
+            node = stack.pop()
+            if isinstance(node, Call) and node.fn == "mod" and node in known:
+                return transform(root, known.get)
+            stack += node.children
+        return root
 
     return inner(body)
 

@@ -158,7 +158,7 @@ extern "C" __global__ void __launch_bounds__(128) k_attention(
     int turn2_0 = 0;
     const int t38 = min(((s + 63) >> 6), ((m0 + 127) >> 6));
     for (int j = 0; j < t38; j += 1) {
-        const int turn2_fill = (turn2_0 == 0) ? 1 : (turn2_0 - 1);
+        const int turn2_next = (turn2_0 == 1) ? 0 : (turn2_0 + 1);
         asm volatile("cp.async.wait_group 1;" ::: "memory");
         __syncthreads();
         if ((j + 1) < min(((s + 63) >> 6), ((m0 + 127) >> 6))) {
@@ -166,25 +166,25 @@ extern "C" __global__ void __launch_bounds__(128) k_attention(
             const int t40 = (tid & 7) * 8;
             const int t41 = (t39 * 64) + t40;
             const int t42 = ((j + 1) * 64) + t39;
-            emmy_copy_async<16>(emmy_shared(k_tile) + ((turn2_fill * 4096) + (t41 ^ ((t41 >> 3) & 56))) * 2u, k_head + ((t42 * 64) + t40), t42 < s);
+            emmy_copy_async<16>(emmy_shared(k_tile) + ((turn2_next * 4096) + (t41 ^ ((t41 >> 3) & 56))) * 2u, k_head + ((t42 * 64) + t40), t42 < s);
             const int t43 = tid + 128;
             const int t44 = t43 >> 3;
             const int t45 = (t43 & 7) * 8;
             const int t46 = (t44 * 64) + t45;
             const int t47 = ((j + 1) * 64) + t44;
-            emmy_copy_async<16>(emmy_shared(k_tile) + ((turn2_fill * 4096) + (t46 ^ ((t46 >> 3) & 56))) * 2u, k_head + ((t47 * 64) + t45), t47 < s);
+            emmy_copy_async<16>(emmy_shared(k_tile) + ((turn2_next * 4096) + (t46 ^ ((t46 >> 3) & 56))) * 2u, k_head + ((t47 * 64) + t45), t47 < s);
             const int t48 = tid + 256;
             const int t49 = t48 >> 3;
             const int t50 = (t48 & 7) * 8;
             const int t51 = (t49 * 64) + t50;
             const int t52 = ((j + 1) * 64) + t49;
-            emmy_copy_async<16>(emmy_shared(k_tile) + ((turn2_fill * 4096) + (t51 ^ ((t51 >> 3) & 56))) * 2u, k_head + ((t52 * 64) + t50), t52 < s);
+            emmy_copy_async<16>(emmy_shared(k_tile) + ((turn2_next * 4096) + (t51 ^ ((t51 >> 3) & 56))) * 2u, k_head + ((t52 * 64) + t50), t52 < s);
             const int t53 = tid + 384;
             const int t54 = t53 >> 3;
             const int t55 = (t53 & 7) * 8;
             const int t56 = (t54 * 64) + t55;
             const int t57 = ((j + 1) * 64) + t54;
-            emmy_copy_async<16>(emmy_shared(k_tile) + ((turn2_fill * 4096) + (t56 ^ ((t56 >> 3) & 56))) * 2u, k_head + ((t57 * 64) + t55), t57 < s);
+            emmy_copy_async<16>(emmy_shared(k_tile) + ((turn2_next * 4096) + (t56 ^ ((t56 >> 3) & 56))) * 2u, k_head + ((t57 * 64) + t55), t57 < s);
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
         float scores_0_0 = 0.0f, scores_0_1 = 0.0f, scores_0_2 = 0.0f, scores_0_3 = 0.0f, scores_1_0 = 0.0f, scores_1_1 = 0.0f, scores_1_2 = 0.0f, scores_1_3 = 0.0f;
@@ -474,25 +474,25 @@ extern "C" __global__ void __launch_bounds__(128) k_attention(
             const int t107 = (tid & 7) * 8;
             const int t108 = (t106 * 64) + t107;
             const int t109 = ((j + 1) * 64) + t106;
-            emmy_copy_async<16>(emmy_shared(v_tile) + ((turn2_fill * 4096) + (t108 ^ ((t108 >> 3) & 56))) * 2u, v_head + ((t109 * 64) + t107), t109 < s);
+            emmy_copy_async<16>(emmy_shared(v_tile) + ((turn2_next * 4096) + (t108 ^ ((t108 >> 3) & 56))) * 2u, v_head + ((t109 * 64) + t107), t109 < s);
             const int t110 = tid + 128;
             const int t111 = t110 >> 3;
             const int t112 = (t110 & 7) * 8;
             const int t113 = (t111 * 64) + t112;
             const int t114 = ((j + 1) * 64) + t111;
-            emmy_copy_async<16>(emmy_shared(v_tile) + ((turn2_fill * 4096) + (t113 ^ ((t113 >> 3) & 56))) * 2u, v_head + ((t114 * 64) + t112), t114 < s);
+            emmy_copy_async<16>(emmy_shared(v_tile) + ((turn2_next * 4096) + (t113 ^ ((t113 >> 3) & 56))) * 2u, v_head + ((t114 * 64) + t112), t114 < s);
             const int t115 = tid + 256;
             const int t116 = t115 >> 3;
             const int t117 = (t115 & 7) * 8;
             const int t118 = (t116 * 64) + t117;
             const int t119 = ((j + 1) * 64) + t116;
-            emmy_copy_async<16>(emmy_shared(v_tile) + ((turn2_fill * 4096) + (t118 ^ ((t118 >> 3) & 56))) * 2u, v_head + ((t119 * 64) + t117), t119 < s);
+            emmy_copy_async<16>(emmy_shared(v_tile) + ((turn2_next * 4096) + (t118 ^ ((t118 >> 3) & 56))) * 2u, v_head + ((t119 * 64) + t117), t119 < s);
             const int t120 = tid + 384;
             const int t121 = t120 >> 3;
             const int t122 = (t120 & 7) * 8;
             const int t123 = (t121 * 64) + t122;
             const int t124 = ((j + 1) * 64) + t121;
-            emmy_copy_async<16>(emmy_shared(v_tile) + ((turn2_fill * 4096) + (t123 ^ ((t123 >> 3) & 56))) * 2u, v_head + ((t124 * 64) + t122), t124 < s);
+            emmy_copy_async<16>(emmy_shared(v_tile) + ((turn2_next * 4096) + (t123 ^ ((t123 >> 3) & 56))) * 2u, v_head + ((t124 * 64) + t122), t124 < s);
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
         unsigned p_frag_0_p0, p_frag_0_p1, p_frag_0_p2, p_frag_0_p3, p_frag_1_p0, p_frag_1_p1, p_frag_1_p2, p_frag_1_p3;
@@ -578,7 +578,7 @@ extern "C" __global__ void __launch_bounds__(128) k_attention(
         emmy_ldmatrix_x4_trans(v_frag_0_p0, v_frag_0_p1, v_frag_1_p0, v_frag_1_p1, emmy_shared(v_tile) + ((turn2_0 * 4096) + (t140 ^ ((t140 >> 3) & 56))) * 2u);
         emmy_mma_m16n8k16_f16_f32(out_acc_6_0, out_acc_6_1, out_acc_6_2, out_acc_6_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_0_p0, v_frag_0_p1);
         emmy_mma_m16n8k16_f16_f32(out_acc_7_0, out_acc_7_1, out_acc_7_2, out_acc_7_3, p_frag_3_p0, p_frag_3_p1, p_frag_3_p2, p_frag_3_p3, v_frag_1_p0, v_frag_1_p1);
-        turn2_0 = (turn2_0 == 1) ? 0 : (turn2_0 + 1);
+        turn2_0 = turn2_next;
     }
     const float other_c5 = __shfl_xor_sync(0xffffffffu, row_sum_0, 2);
     row_sum_0 = row_sum_0 + other_c5;

@@ -96,7 +96,8 @@ extern "C" __global__ void __launch_bounds__(128) k_mma_matmul(
     asm volatile("cp.async.commit_group;" ::: "memory");
     int turn3_0 = 0;
     for (int step = 0; step < 3; step += 1) {
-        const int turn3_fill = (turn3_0 == 0) ? 2 : (turn3_0 - 1);
+        const int turn3_next = (turn3_0 == 2) ? 0 : (turn3_0 + 1);
+        const int turn3_before = (turn3_0 == 0) ? 2 : (turn3_0 - 1);
         asm volatile("cp.async.wait_group 1;" ::: "memory");
         __syncthreads();
         if ((step + 2) < 3) {
@@ -104,24 +105,24 @@ extern "C" __global__ void __launch_bounds__(128) k_mma_matmul(
             const int t33 = (tid & 3) * 8;
             const int t34 = (t32 * 32) + t33;
             const int t35 = ((step + 2) * 32) + t33;
-            emmy_copy_async<16>(emmy_shared(a_tile) + ((turn3_fill * 2048) + (t34 ^ ((t34 >> 3) & 24))) * 2u, a_block + ((t32 * 80) + t35), ((m0 + t32) < m) && (t35 < 80));
+            emmy_copy_async<16>(emmy_shared(a_tile) + ((turn3_before * 2048) + (t34 ^ ((t34 >> 3) & 24))) * 2u, a_block + ((t32 * 80) + t35), ((m0 + t32) < m) && (t35 < 80));
             const int t36 = tid + 128;
             const int t37 = t36 >> 2;
             const int t38 = (t36 & 3) * 8;
             const int t39 = (t37 * 32) + t38;
             const int t40 = ((step + 2) * 32) + t38;
-            emmy_copy_async<16>(emmy_shared(a_tile) + ((turn3_fill * 2048) + (t39 ^ ((t39 >> 3) & 24))) * 2u, a_block + ((t37 * 80) + t40), ((m0 + t37) < m) && (t40 < 80));
+            emmy_copy_async<16>(emmy_shared(a_tile) + ((turn3_before * 2048) + (t39 ^ ((t39 >> 3) & 24))) * 2u, a_block + ((t37 * 80) + t40), ((m0 + t37) < m) && (t40 < 80));
             const int t41 = tid >> 3;
             const int t42 = (tid & 7) * 8;
             const int t43 = (t41 * 64) + t42;
             const int t44 = ((step + 2) * 32) + t41;
-            emmy_copy_async<16>(emmy_shared(b_tile) + ((turn3_fill * 2048) + (t43 ^ ((t43 >> 3) & 56))) * 2u, b_block + ((t44 * 72) + t42), (t44 < 80) && ((n0 + t42) < 72));
+            emmy_copy_async<16>(emmy_shared(b_tile) + ((turn3_before * 2048) + (t43 ^ ((t43 >> 3) & 56))) * 2u, b_block + ((t44 * 72) + t42), (t44 < 80) && ((n0 + t42) < 72));
             const int t45 = tid + 128;
             const int t46 = t45 >> 3;
             const int t47 = (t45 & 7) * 8;
             const int t48 = (t46 * 64) + t47;
             const int t49 = ((step + 2) * 32) + t46;
-            emmy_copy_async<16>(emmy_shared(b_tile) + ((turn3_fill * 2048) + (t48 ^ ((t48 >> 3) & 56))) * 2u, b_block + ((t49 * 72) + t47), (t49 < 80) && ((n0 + t47) < 72));
+            emmy_copy_async<16>(emmy_shared(b_tile) + ((turn3_before * 2048) + (t48 ^ ((t48 >> 3) & 56))) * 2u, b_block + ((t49 * 72) + t47), (t49 < 80) && ((n0 + t47) < 72));
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
         unsigned a_frag_0_p0, a_frag_0_p1, a_frag_0_p2, a_frag_0_p3, a_frag_1_p0, a_frag_1_p1, a_frag_1_p2, a_frag_1_p3;
@@ -162,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(128) k_mma_matmul(
         emmy_mma_m16n8k16_f16_f32(acc_1_1_0, acc_1_1_1, acc_1_1_2, acc_1_1_3, a_frag_1_p0, a_frag_1_p1, a_frag_1_p2, a_frag_1_p3, b_frag_1_p0, b_frag_1_p1);
         emmy_mma_m16n8k16_f16_f32(acc_1_2_0, acc_1_2_1, acc_1_2_2, acc_1_2_3, a_frag_1_p0, a_frag_1_p1, a_frag_1_p2, a_frag_1_p3, b_frag_2_p0, b_frag_2_p1);
         emmy_mma_m16n8k16_f16_f32(acc_1_3_0, acc_1_3_1, acc_1_3_2, acc_1_3_3, a_frag_1_p0, a_frag_1_p1, a_frag_1_p2, a_frag_1_p3, b_frag_3_p0, b_frag_3_p1);
-        turn3_0 = (turn3_0 == 2) ? 0 : (turn3_0 + 1);
+        turn3_0 = turn3_next;
     }
     if (((m0 + (warp_m + (lane >> 2))) < m) && ((n0 + (warp_n + ((lane & 3) * 2))) < 72)) {
         *reinterpret_cast<vec<float, 2>*>(c_block + (((warp_m + (lane >> 2)) * 72) + (n0 + (warp_n + ((lane & 3) * 2))))) = vec<float, 2>{{acc_0_0_0, acc_0_0_1}};
