@@ -30,13 +30,19 @@ MIN_DYNAMIC = 4
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write here instead of the shipped artefact; compare with EMMY_OFFLINE_FILE before overwriting it.",
 )
+@click.option(
+    "--update",
+    is_flag=True,
+    help="Start from the present weights of this kind of device: for rows of searches that they led.",
+)
 @json_option
 @device_option
-def command(out: Path | None, json_path: Path | None, device: str | None) -> int:
+def command(out: Path | None, update: bool, json_path: Path | None, device: str | None) -> int:
     settings = config.load(device=device)
     if out is not None and not out.parent.is_dir():
         raise InputError("--out", found=str(out), expected="a file in a folder that exists")
 
+    from emmy.priors.choose import offline_file
     from emmy.priors.fit import fit
     from emmy.priors.offline import SHIPPED, OfflineArtefact, load_artefact
     from emmy.search.training import training_rows
@@ -58,7 +64,11 @@ def command(out: Path | None, json_path: Path | None, device: str | None) -> int
         click.echo(f"  not used: {rows} rows, {reason}")
 
     dynamic = [one for one in training.data if one.symbolic]
-    fits = {"weights": fit(training.data)}
+    base = load_artefact(offline_file(settings)).of(caps.kind, False) if update else None
+    if update and (base is None or not base.current):
+        raise InputError("--update", found=f"no weights for a {caps.kind} that today's features can use",
+                         expected="weights to start from", hint="fit without --update")  # fmt: skip
+    fits = {"weights": fit(training.data, base=base)}
     if len(dynamic) >= MIN_DYNAMIC:
         fits[DYNAMIC] = fit(dynamic)
     else:

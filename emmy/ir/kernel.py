@@ -420,7 +420,7 @@ def rewrite(
 
 
 def _changed(node: Any, new: Callable[[str, Any], Any]) -> Any:
-    keys = _keys(type(node))
+    keys = _keys(node.__class__)
     values = [getattr(node, key) for key in keys]
     changed = [new(key, value) for key, value in zip(keys, values, strict=True)]
     same = all(one is other for one, other in zip(changed, values, strict=True))
@@ -428,5 +428,5 @@ def _changed(node: Any, new: Callable[[str, Any], Any]) -> Any:
 
 
 @cache
-def _keys(kind: type) -> tuple[str, ...]:
+def _keys(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))

@@ -71,6 +71,7 @@ _ROWS = [
     Feature("ring_bytes", "bytes", "bytes a block has in flight ahead of its arithmetic", log=True),
     Feature("async_copies", "0/1", "operands copied asynchronously to shared memory"),
     Feature("half_accumulate", "0/1", "products accumulated in float16, or operands rounded to tf32"),
+    Feature("busy", "ratio", "cycles of the busiest unit over those of the arithmetic alone, less one", log=True),
     Feature("fast_exp", "0/1", "the device's approximate exponential"),
 ]
 

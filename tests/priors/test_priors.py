@@ -94,6 +94,28 @@ def test_a_region_is_judged_without_its_own_rows() -> None:
     assert all(score.spearman is not None and score.spearman < 0 for score in found.scores)
 
 
+def test_an_update_keeps_what_its_rows_say_nothing_of() -> None:
+    base = fit([data("a"), data("b"), data("c")], today="2026-01-01").weights
+    whole = data("d")
+    chosen = []
+    for region in ("e", "f", "g"):  # what a search under the base brings: its favourites, all of the smallest k step
+        one = data(region, rows=30, noise=0.05)
+        step = table.NAMES.index("k_step")
+        latency = one.latency_us * np.exp(-0.3 * one.features[:, step])
+        features = one.features.copy()
+        features[:, step] = 0.0
+        chosen.append(replace(one, features=features, latency_us=latency, sweeps=("s2",)))
+    updated, afresh = fit(chosen, base=base).weights, fit(chosen).weights
+    kept = spearman(updated.scores(whole.features), whole.latency_us)
+    lost = spearman(afresh.scores(whole.features), whole.latency_us)
+    assert kept is not None
+    assert lost is not None
+    assert kept > 0.99 > 0.97 > lost
+    assert updated.terms[: len(base.terms)] == base.terms
+    assert updated.provenance.sweeps == ("s1", "s2")
+    assert (updated.provenance.rows, updated.provenance.regions) == (120 + 90, 6)
+
+
 def test_too_few_measurements_are_refused() -> None:
     with pytest.raises(InputError, match="emmy tune"):
         fit([data("a"), data("b", rows=MIN_ROWS - 1)])

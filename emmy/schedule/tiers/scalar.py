@@ -25,6 +25,7 @@ from emmy.passes.lower.staging import PAD
 from emmy.passes.lower.tile import loads_of
 from emmy.schedule.knobs import OFF, Cooperative, KnobKey, KnobMap, KnobValue, Raster, Reduce, ScalarTile, Split, Stage
 from emmy.schedule.tiers.base import Columns, Rule, Tier, concat, product, rule
+from emmy.schedule.tiers.scalar_busy import busy
 from emmy.schedule.tiers.split import HOWS, clustered_in_one_wave, peer_bytes
 
 TRANSPORTS = ("", "sync", "async")
@@ -357,7 +358,13 @@ class ScalarTier(Tier):
             "grouped": (c["group"] > 0).astype(np.float64),
             "l1_share": np.minimum(4.0, (block_m + block_n) * np.minimum(k, 64) * nbytes / 32768),
             "launches": 1.0 + ((c["split"] > 1) & (c["how"] != HOWS.index("c"))),
+            "busy": np.zeros(len(blocks)) if caps.kind == "cpu" else self._busy(problem, caps, columns),
         }
+
+    @staticmethod
+    def _busy(problem: Contraction, caps: Capabilities, columns: Columns) -> NDArray[np.float64]:
+        held = np.maximum(_held(problem, caps, columns), 1).astype(np.float64)
+        return busy(columns, problem.sizes, caps.units, held, columns["how"] == HOWS.index("c"))
 
     def lower(self, problem: Contraction, caps: Capabilities, columns: Columns) -> Plan:
         reason = self.refuse(problem, caps, columns)
@@ -398,13 +405,19 @@ def _min_blocks(problem: Contraction, caps: Capabilities, c: Columns) -> int:
     """
     if caps.kind == "cpu" or not c["depth"][0]:
         return 0
-    threads = int(c["n"][0] * c["m"][0] * c["slices"][0])
-    registers = -(-int(_registers(caps, problem, c)[0]) // 8) * 8
-    smem = int(_smem(problem, caps, c)[0]) + SMEM_RESERVED
+    held = int(_held(problem, caps, c)[0])
+    return held if held > 1 else 0
+
+
+def _held(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.int64]:
+    """Blocks that a multiprocessor holds at once, by registers, shared memory and threads; 0 where none fits."""
+    threads = (c["n"] * c["m"] * c["slices"]).astype(np.int64)
+    registers = -(-_registers(caps, problem, c) // 8) * 8
+    smem = _smem(problem, caps, c) + SMEM_RESERVED
     # each of the four parts of a multiprocessor has a quarter of the registers, and holds whole warps
     warps = SM_REGISTERS // 4 // (32 * registers) * 4
-    held = min(warps * 32 // threads, (caps.smem_bytes + SMEM_RESERVED) // smem, SM_THREADS // threads)
-    return held if held > 1 else 0
+    by_memory = (caps.smem_bytes + SMEM_RESERVED) // smem
+    return np.asarray(np.minimum(np.minimum(warps * 32 // threads, by_memory), SM_THREADS // threads), dtype=np.int64)
 
 
 def _smem(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.int64]:
