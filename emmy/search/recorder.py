@@ -97,7 +97,7 @@ class Recorder:
         else:
             build = (caps.name, caps.driver, caps.compiler, region.name, stamped, knobs.lane, regime, SCREEN.label, "")
             row = Measurement(key, *build, self.sweep, reply.status, shape=shape, error=reply.error, measured_at=_now())
-        prior = self.prior if origin in ("prior", "explore") else ""
+        prior = self.prior if origin in ("prior", "explore", "nearby") else ""
         self.store.append(
             row, VariantRow(key, caps.name, self.sweep, stamped, knobs.lane, origin, prior, None, rank, offered)
         )

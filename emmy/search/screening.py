@@ -77,7 +77,7 @@ class TuneOptions:
 @dataclass(frozen=True, slots=True)
 class Progress:
     """One attempt, as it ended. best_us: the region's best so far in the same ``regime``; ``attempt`` counts live and
-    known ones. origin: ``prior``, ``explore``, ``cut``, or ``contender`` for an O1 leaf that is measured in O3."""
+    known ones. origin: ``prior``, ``explore``, ``nearby``, ``cut``; ``contender``: an O1 leaf measured again in O3."""
 
     region: str
     attempt: int

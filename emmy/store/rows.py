@@ -50,7 +50,7 @@ class RegionRow:
 class VariantRow:
     """A leaf that the search looked at in a sweep, measured or not.
 
-    knobs: the complete map as JSON text. origin: ``prior``, ``explore``, ``golden``, ``pin``.
+    knobs: the complete map as JSON text. origin: ``prior``, ``explore``, ``nearby``, ``golden``, ``pin``.
     prior: name of the prior that ranked it; predicted_us: its prediction; rank: its place (1 best) among ``offered``.
     """
 

@@ -151,7 +151,7 @@ def test_every_row_says_its_regime(recording: Record, make_tuner: Make, region: 
     assert set(rows.filter(pl.col("protocol") == CONFIRM.label)["regime"]) == {"O3"}
     variants = tuner.store.frame("variant")
     assert variants.height == tuned.live
-    assert set(variants["origin"]) <= {"prior", "explore"}
+    assert set(variants["origin"]) <= {"prior", "explore", "nearby"}
     assert min(variants["rank"]) >= 1
 
 

@@ -31,7 +31,7 @@ def run(search: Search, latency: np.ndarray) -> list[int]:
 def test_without_exploration_and_learning_the_order_is_the_priors() -> None:
     labels, features = space()
     scores = np.random.default_rng(3).permutation(60).astype(float)
-    search = Search(labels, features, scores, patience=100, learn=False, explore_every=0)
+    search = Search(labels, features, scores, patience=100, learn=False, explore_every=0, nearby_every=0)
     assert run(search, np.full(60, 5.0)) == list(np.argsort(scores))
 
 
@@ -41,6 +41,30 @@ def test_the_same_replies_give_the_same_search() -> None:
     first, second = (run(Search(labels, features, np.arange(60.0), 20), latency) for _ in range(2))
     assert first == second
     assert len(set(first)) == len(first)
+
+
+def test_steps_change_one_thing_of_the_best_leaf_each_in_its_turn() -> None:
+    labels, features = space()
+    labels[:, 5] = np.arange(60) % 3  # of the reduction, with the k step and the tile
+    prior = 100.0 * labels[:, 4] + np.arange(60)  # sure of the first k step
+    latency = 10.0 + np.abs(labels[:, 4] - 7) + labels[:, 2]
+    search = Search(labels, features, prior, patience=100, learn=False, explore_every=0)
+    asked = []
+    for _ in range(24):
+        best = search.best
+        (leaf,) = search.ask()
+        if search.origin(leaf) == "nearby":
+            moves = [moved for moved in ((2, 3), (4,), (5,)) if (labels[leaf] != labels[best])[list(moved)].any()]
+            assert len(moves) == 1
+            asked.append(moves[0])
+        search.tell(leaf, Status.OK, float(latency[leaf]))
+    assert len(asked) >= 4
+    assert (4,) in asked
+    plain = Search(labels, features, prior, patience=100, learn=False, explore_every=0, nearby_every=0)
+    for _ in range(24):
+        (leaf,) = plain.ask()
+        plain.tell(leaf, Status.OK, float(latency[leaf]))
+    assert search.best_us < plain.best_us
 
 
 def test_patience_counts_live_attempts_since_the_last_new_best() -> None:

@@ -56,7 +56,7 @@ def test_every_attempt_is_a_row_the_moment_it_ends(recording: Record, make_tuner
     assert counted
     assert all(attempt == rows for attempt, rows in counted)
     variants = tuner.store.frame("variant")
-    assert set(variants["origin"]) == {"prior", "explore"}
+    assert set(variants["origin"]) == {"prior", "explore", "nearby"}
     assert variants["offered"].unique().to_list() == [counted and len(variants) and variants["offered"][0]]
     assert sorted(variants["rank"].to_list()) == sorted(set(variants["rank"].to_list()))
 
