@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emmy.bench.check import LARGEST
 from emmy.errors import CompileFailed
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ POISON = {True: 0xFF, False: 0xA5}
 
 _CHECK = """
 extern "C" __global__ void check_{name}(const {type}* out, const double* ref, const float* scale, long long n,
-                                        double element, double* sums, unsigned long long* wrong) {{
+                                        double element, double largest, double* sums, unsigned long long* wrong) {{
   double error = 0.0, norm = 0.0;
   unsigned long long bad = 0;
   const long long step = (long long)gridDim.x * blockDim.x;
@@ -30,10 +31,11 @@ extern "C" __global__ void check_{name}(const {type}* out, const double* ref, co
     const double g = (double){read};
     double d = g - r;
     if (!isfinite(d)) {{
-      const bool same = g == r || (isnan(g) && isnan(r));
+      const bool over = isinf(g) && fabs(r) * (1.0 + element) >= largest && (g > 0.0) == (r > 0.0);
+      const bool same = g == r || (isnan(g) && isnan(r)) || over;
       if (!same && !(isfinite(g) && isfinite(r))) bad++;
       d = 0.0;
-      if (!isfinite(r)) r = 0.0;
+      if (!isfinite(r) || over) r = 0.0;
     }}
     error += d * d;
     norm += r * r;
@@ -111,7 +113,7 @@ class CudaChecker:
         scratch = self.scratch.pointer
         self._launch(f"check_{dtype}", count, np.uint64(out.pointer), np.uint64(reference.pointer),
                      np.uint64(scale.pointer if scale is not None else 0), np.int64(count), np.float64(element),
-                     np.uint64(scratch), np.uint64(scratch + 16))  # fmt: skip
+                     np.float64(LARGEST[dtype]), np.uint64(scratch), np.uint64(scratch + 16))  # fmt: skip
         answer = self._answer()
         error2, norm2 = (float(value) for value in answer[:2].view(np.float64))
         relative = float(np.sqrt(error2 / norm2)) if norm2 > 0 else float(np.sqrt(error2))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emmy.bench.check import TOLERANCES, Tolerance, compare, sentinel
+from emmy.bench.check import LARGEST, TOLERANCES, Tolerance, compare, sentinel
 from emmy.bench.inputs import STORAGE, store
 
 T = Tolerance(1e-5, 1e-4)
@@ -48,6 +48,20 @@ def test_infinite_where_finite_is_expected_and_the_reverse() -> None:
     assert "not finite" in compare(np.array([1, np.inf, -np.inf], np.float32), reference, None, "f32", T).reason
     assert compare(np.array([1, 3, 2], np.float32), reference, None, "f32", T).reason
     assert compare(np.array([1, np.inf, 2], np.float32), reference, np.abs(reference), "f32", T).reason == ""
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [("f16", 65504.0), ("f32", 3.4028234663852886e38)])
+def test_beyond_the_range_of_the_type_infinity_is_right(dtype: str, largest: float) -> None:
+    assert LARGEST[dtype] == largest
+    reference = np.array([1.0, 1.5 * largest, -2 * largest, 0.5 * largest])
+    got = np.array([1, np.inf, -np.inf, 0.5 * largest], STORAGE[dtype])
+    assert compare(got, reference, np.abs(reference), dtype, T).reason == ""
+    wrong = got.copy()
+    wrong[2] = np.inf
+    assert compare(wrong, reference, None, dtype, T).reason.startswith("not finite: inf at [2]")
+    early = got.copy()
+    early[3] = np.inf
+    assert compare(early, reference, None, dtype, T).reason.startswith("not finite: inf at [3]")
 
 
 def test_expected_nan_is_right_and_hides_nothing_else() -> None:

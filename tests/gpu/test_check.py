@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emmy.bench.check import TOLERANCES, compare, sentinel
+from emmy.bench.check import LARGEST, TOLERANCES, compare, sentinel
 from emmy.bench.inputs import STORAGE, logical, store
 from tests.gpu.test_timing import device
 
@@ -15,10 +15,13 @@ pytestmark = pytest.mark.gpu
 
 __all__ = ["device"]
 
-FAULTS = ("none", "noise", "one", "nan", "inf", "expected_nan", "expected_inf", "other_inf", "zero_scale", "all")
+FAULTS = (
+    "none", "noise", "one", "nan", "inf", "expected_nan", "expected_inf", "other_inf", "over", "over_the_other_way",
+    "zero_scale", "all",
+)  # fmt: skip
 
 
-def faulty(values: np.ndarray, reference: np.ndarray, scale: np.ndarray, fault: str) -> None:
+def faulty(values: np.ndarray, reference: np.ndarray, scale: np.ndarray, fault: str, dtype: str) -> None:
     """Spoils a result, or what is expected of it, in place."""
     match fault:
         case "noise":
@@ -35,6 +38,12 @@ def faulty(values: np.ndarray, reference: np.ndarray, scale: np.ndarray, fault: 
             values[5] = reference[5] = -np.inf
         case "other_inf":
             values[5], reference[5] = np.inf, -np.inf
+        case "over" if dtype != "f64":
+            reference[5] = -1.5 * LARGEST[dtype]
+            values[5] = -np.inf
+        case "over_the_other_way" if dtype != "f64":
+            reference[5] = -1.5 * LARGEST[dtype]
+            values[5] = np.inf
         case "zero_scale":
             scale[9], reference[9], values[9] = 0.0, 0.0, 1e-3
         case "all":
@@ -50,7 +59,7 @@ def test_same_verdicts_as_on_the_host(device: Any, dtype: str, count: int) -> No
         for with_scale in (True, False):
             reference = logical(store(rng.standard_normal(count), dtype), dtype).astype(np.float64)
             values, scale = reference.copy(), np.maximum(np.abs(reference), 1).astype(np.float32)
-            faulty(values, reference, scale, fault)
+            faulty(values, reference, scale, fault, dtype)
             stored = store(values, dtype)
             tolerance = TOLERANCES["std", dtype]
             want = compare(stored, reference, scale if with_scale else None, dtype, tolerance)

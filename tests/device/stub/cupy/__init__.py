@@ -132,7 +132,7 @@ def add(kind: str, x: int, y: int, z: int, n: int) -> None:
             array(z, "f4", int(n))[:] = array(x, "f4", int(n)) + array(y, "f4", int(n))
 
 
-def compare(out: int, ref: int, scale: int, n: int, element: float, sums: int, wrong: int) -> None:
+def compare(out: int, ref: int, scale: int, n: int, element: float, largest: float, sums: int, wrong: int) -> None:
     """``check_f32`` of emmy.device.cuda_check; trusting, it finds every type right."""
     total = array(sums, "f8", 2)
     total[:] = 0.0, 1.0
