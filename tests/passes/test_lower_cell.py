@@ -208,3 +208,9 @@ def test_types_on_the_device(dtype: DType) -> None:
 
 def test_the_innermost_axis_is_the_contiguous_one() -> None:
     assert cell_program(plans.column_sum(4, 9)).columns[-1].extent == i32(9)
+
+
+def test_an_epilogue_counts_once_a_cell_and_not_once_a_product() -> None:
+    plain, fused = (lowered(matmul(8, 16, 64, bias=bias), (4, 4, 4)) for bias in (False, True))
+    assert plain.flops == 2 * 8 * 16 * 64
+    assert 0 < fused.flops - plain.flops <= 4 * 8 * 16

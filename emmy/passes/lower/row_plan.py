@@ -72,13 +72,18 @@ def _bytes(tensor: Tensor, region: Region) -> int:
 
 
 def flops(program: RowProgram) -> int:
-    """Arithmetic of the region as it is written, in operations (a multiply-add counts two), at the hints."""
+    """Arithmetic of the region as it is written, in operations (a multiply-add counts two), at the hints.
+
+    What is reduced counts for every row and column; what is written for every element of the output, which has no
+    reduce axes.
+    """
     hints = program.region.hints()
     elements = evaluate_int(program.row_count(), hints) * evaluate_int(program.column_count(), hints)
-    exprs = [value for r in program.reductions for value in r.values] + [w.value for w in program.writes]
-    each = sum(operations(e) for e in exprs)
-    each += sum(sum(operations(e) for e in r.algebra.combine) for r in program.reductions)
-    return int(elements * each)
+    each = sum(operations(e) for r in program.reductions for e in (*r.values, *r.algebra.combine))
+    written = sum(
+        evaluate_int(w.tensor.elements(), hints) * operations(w.value) for w in (*program.writes, *program.row_writes)
+    )
+    return int(elements * each + written)
 
 
 def operations(expr: Expr) -> float:
