@@ -86,11 +86,11 @@ def fit(data: Sequence[RegionData], today: str | None = None, base: WeightSet | 
     else:
         penalties = PENALTIES
         sets = [_ranking(usable, candidates(names)), _ranking(usable, candidates(names) + by_tier(names))]
-    judged = {(terms, p): _cross_validate(usable, terms, p, base) for terms in sets for p in penalties}
-    terms, penalty = min(judged, key=lambda choice: float(np.mean([np.log(s.pick_regret) for s in judged[choice]])))
-    scores = judged[terms, penalty]
-    means, scales, start = _standard(usable, terms, base)
-    weights = _solve(usable, terms, means, scales, penalty, start)
+    problems = [_Problem.of(usable, terms, base) for terms in sets]
+    judged = {(number, p): problem.cross_validated(p) for number, problem in enumerate(problems) for p in penalties}
+    chosen, penalty = min(judged, key=lambda choice: float(np.mean([np.log(s.pick_regret) for s in judged[choice]])))
+    problem, scores = problems[chosen], judged[chosen, penalty]
+    terms, weights = problem.terms, problem.solved(np.ones(len(usable), dtype=bool), penalty)
     ranked = [s.spearman for s in scores if s.spearman is not None]
     before = base.provenance if base is not None else None
     provenance = Provenance(
@@ -106,7 +106,7 @@ def fit(data: Sequence[RegionData], today: str | None = None, base: WeightSet | 
         penalty=penalty,
     )
     digest = table_digest(name for term in terms for name in term)
-    kept = WeightSet(terms, _rounded(weights), _rounded(means), _rounded(scales), digest, provenance)
+    kept = WeightSet(terms, _rounded(weights), _rounded(problem.means), _rounded(problem.scales), digest, provenance)
     return Fit(kept, scores)
 
 
@@ -155,50 +155,58 @@ def _standard(
     return means, scales, start
 
 
-def _solve(
-    data: Sequence[RegionData],
-    terms: tuple[Term, ...],
-    means: NDArray[np.float64],
-    scales: NDArray[np.float64],
-    penalty: float,
-    start: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Weighted ridge around ``start``; each region has the same total weight and is centred on its weighted mean."""
-    gram = np.zeros((len(terms), len(terms)))
-    moment = np.zeros(len(terms))
-    for one in data:
-        values = (design(one.features, terms) - means) / scales
-        ln_us = np.log(one.latency_us)
-        weight = np.exp(-EMPHASIS * (ln_us - ln_us.min()))
-        weight /= weight.sum()
-        x = values - weight @ values
-        y = ln_us - weight @ ln_us - x @ start
-        gram += (x * weight[:, None]).T @ x
-        moment += (x * weight[:, None]).T @ y
-    count = len(data)
-    ridge = gram / count + 1e-2 * penalty * np.eye(len(terms))
-    return (start + np.linalg.solve(ridge, moment / count)).astype(np.float64)
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """A weighted ridge around ``start``, region by region: each has the same total weight and is centred on its
+    weighted mean. blocks: standardised terms of a region's rows. gram, moment: its part of the normal equations.
 
+    What leaves regions out adds up the others' parts, so that a cross-validation costs as many solutions as regions.
+    """
 
-def _cross_validate(
-    data: Sequence[RegionData], terms: tuple[Term, ...], penalty: float, base: WeightSet | None = None
-) -> tuple[RegionScore, ...]:
-    """Each region judged by a fit without it, nor without any of the same shape (other devices, cuts)."""
-    out = []
-    for one in data:
-        rest = [other for other in data if other.region != one.region and (not one.shape or other.shape != one.shape)]
-        if not rest:
-            continue
-        means, scales, start = _standard(rest, terms, base)
-        weights = _solve(rest, terms, means, scales, penalty, start)
-        scores = ((design(one.features, terms) - means) / scales) @ weights
-        out.append(
-            RegionScore(
-                one.region,
-                one.shape,
-                len(scores),
-                spearman(scores, one.latency_us),
-                pick_regret(scores, one.latency_us),
+    data: Sequence[RegionData]
+    terms: tuple[Term, ...]
+    means: NDArray[np.float64]
+    scales: NDArray[np.float64]
+    start: NDArray[np.float64]
+    blocks: list[NDArray[np.float64]]
+    gram: NDArray[np.float64]
+    moment: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, data: Sequence[RegionData], terms: tuple[Term, ...], base: WeightSet | None) -> _Problem:
+        means, scales, start = _standard(data, terms, base)
+        blocks = [(design(one.features, terms) - means) / scales for one in data]
+        gram, moment = np.zeros((len(data), len(terms), len(terms))), np.zeros((len(data), len(terms)))
+        for number, (one, block) in enumerate(zip(data, blocks, strict=True)):
+            ln_us = np.log(one.latency_us)
+            weight = np.exp(-EMPHASIS * (ln_us - ln_us.min()))
+            weight /= weight.sum()
+            x = block - weight @ block
+            y = ln_us - weight @ ln_us - x @ start
+            gram[number] = (x * weight[:, None]).T @ x
+            moment[number] = (x * weight[:, None]).T @ y
+        return cls(data, terms, means, scales, start, blocks, gram, moment)
+
+    def solved(self, kept: NDArray[np.bool_], penalty: float) -> NDArray[np.float64]:
+        """The weights of the regions that are ``kept``."""
+        ridge = self.gram[kept].mean(axis=0) + 1e-2 * penalty * np.eye(len(self.terms))
+        return np.asarray(self.start + np.linalg.solve(ridge, self.moment[kept].mean(axis=0)))
+
+    def cross_validated(self, penalty: float) -> tuple[RegionScore, ...]:
+        """Each region judged by a fit without it, nor without any of the same shape (other devices, cuts)."""
+        out = []
+        for one, block in zip(self.data, self.blocks, strict=True):
+            kept = np.array([o.region != one.region and (not one.shape or o.shape != one.shape) for o in self.data])
+            if not kept.any():
+                continue
+            scores = block @ self.solved(kept, penalty)
+            out.append(
+                RegionScore(
+                    one.region,
+                    one.shape,
+                    len(scores),
+                    spearman(scores, one.latency_us),
+                    pick_regret(scores, one.latency_us),
+                )
             )
-        )
-    return tuple(out)
+        return tuple(out)
