@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from emmy.threads import each
+
 STORAGE: dict[str, np.dtype[Any]] = {
     "bool": np.dtype(np.uint8),
     "u8": np.dtype(np.uint8),
@@ -25,6 +27,9 @@ STORAGE: dict[str, np.dtype[Any]] = {
     "f64": np.dtype(np.float64),
 }
 """NumPy type of an element in memory, by DType value."""
+
+BLOCK = 1 << 18
+"""Elements that one random generator makes."""
 
 FLOATS = frozenset({"f16", "bf16", "f32", "f64"})
 
@@ -65,8 +70,7 @@ def generate(seed: int, spec: InputSpec) -> np.ndarray:
         shape = tuple(1 if stride == 0 else n for n, stride in zip(spec.shape, spec.strides, strict=True))
     rng = np.random.Generator(np.random.SFC64([seed, spec.index, *shape]))
     if spec.kind == "normal":
-        wide = rng.standard_normal(shape, dtype=np.float64 if spec.dtype == "f64" else np.float32)
-        values = store(wide, spec.dtype)
+        values = _normal([seed, spec.index, *shape], shape, spec.dtype)
     elif spec.kind == "uniform":
         values = store(rng.uniform(spec.low, spec.high, shape), spec.dtype)
     elif spec.kind == "range":
@@ -76,6 +80,20 @@ def generate(seed: int, spec: InputSpec) -> np.ndarray:
     else:
         raise ValueError(f"unknown kind of input {spec.kind!r}: expected normal, uniform, range or coin")
     return np.broadcast_to(values, spec.shape) if shape != spec.shape else values
+
+
+def _normal(key: list[int], shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Standard normal values; each BLOCK of them has a generator of its own, so that blocks are made side by side."""
+    out = np.empty(shape, STORAGE[dtype])
+    flat = out.reshape(-1)
+
+    def put(number: int) -> None:
+        block = flat[number * BLOCK : (number + 1) * BLOCK]
+        rng = np.random.Generator(np.random.SFC64([*key, number]))
+        block[...] = store(rng.standard_normal(block.size, np.float64 if dtype == "f64" else np.float32), dtype)
+
+    each(put, range(-(-flat.size // BLOCK)))
+    return out
 
 
 def store(values: np.ndarray, dtype: str) -> np.ndarray:

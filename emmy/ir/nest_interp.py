@@ -20,11 +20,12 @@ from emmy.ir.expr import Call, Const, Expr, Load, Var, evaluate_int, free_vars
 from emmy.ir.monoid import Monoid
 from emmy.ir.nest import Axis, Comp, Region
 from emmy.ir.scalar import FUNCTIONS, numpy_dtype, round_bf16
+from emmy.threads import each
 
 Array = np.ndarray[Any, Any]
 
-CHUNK_ELEMENTS = 1 << 24
-"""Elements of one evaluation of a body (64 MiB in float32); larger ones go in pieces along the first axis."""
+CHUNK_ELEMENTS = 1 << 20
+"""Elements of one evaluation of a body (8 MiB in float64); larger ones go in pieces of the first axis, in threads."""
 
 
 def run_region(
@@ -103,10 +104,14 @@ class _Run:
             np.empty(shape + (carried if c else ()), self.held(kind))
             for kind, c in zip(kinds, per_component, strict=True)
         ]
-        for piece in self._pieces(shape, over + carried):
-            values = self._piece(comp, shape, over, carried, piece)
-            for target, value, kind in zip(out, values, kinds, strict=True):
-                target[piece] = self.convert(value, kind)
+
+        def put(piece: slice | tuple[()]) -> None:
+            with np.errstate(all="ignore"):  # of this thread
+                values = self._piece(comp, shape, over, carried, piece)
+                for target, value, kind in zip(out, values, kinds, strict=True):
+                    target[piece] = self.convert(value, kind)
+
+        each(put, self._pieces(shape, over + carried))
         for k, array in enumerate(out):
             self.arrays[f"{comp.name}.{k}"] = array
         self.arrays[comp.name] = out[0]

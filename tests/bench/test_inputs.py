@@ -6,8 +6,20 @@ import sys
 import numpy as np
 import pytest
 
+from emmy import threads
 from emmy.bench.check import sentinel
-from emmy.bench.inputs import STORAGE, InputSpec, default_kind, generate, laid_out, logical, memory_image, span, store
+from emmy.bench.inputs import (
+    BLOCK,
+    STORAGE,
+    InputSpec,
+    default_kind,
+    generate,
+    laid_out,
+    logical,
+    memory_image,
+    span,
+    store,
+)
 from emmy.ir.scalar import round_bf16
 
 
@@ -43,6 +55,19 @@ def test_indices_stay_in_range() -> None:
 def test_unknown_kind_is_named() -> None:
     with pytest.raises(ValueError, match="gaussian"):
         generate(0, InputSpec("x", 0, (1,), "f32", "gaussian"))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f64"])
+def test_large_data_do_not_depend_on_how_many_threads_make_them(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = InputSpec("x", 2, (3, BLOCK // 2 + 7), dtype)
+    monkeypatch.setattr(threads, "cores", lambda: 4)
+    many = generate(1, spec)
+    monkeypatch.setattr(threads, "cores", lambda: 1)
+    assert np.array_equal(many, generate(1, spec))
+    flat = many.reshape(-1).astype(np.float64)
+    assert abs(flat.mean()) < 5e-3
+    assert abs(flat.std() - 1) < 5e-3
+    assert not np.array_equal(flat[:100], flat[BLOCK : BLOCK + 100])
 
 
 def test_bfloat16_rounds_to_nearest_even() -> None:

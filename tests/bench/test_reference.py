@@ -13,7 +13,7 @@ from emmy.bench.client import Worker
 from emmy.bench.inputs import InputSpec, generate
 from emmy.bench.jobs import ReferenceSet, Reply, Row
 from emmy.bench.records import Status
-from emmy.bench.reference import check_sizes, index_limits, reference
+from emmy.bench.reference import BLOCK, check_sizes, index_limits, reference, scale_of
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Load, Var, call, i32
 from emmy.ir.nest import Axis, Comp, Output, Region, Symbol, Tensor
@@ -32,6 +32,16 @@ def matmul(rows: int | str, n: int = 24, k: int = 32) -> Region:
     inputs = (Tensor("x0", (m, i32(k)), DType.F32), Tensor("x1", (i32(k), i32(n)), DType.F32))
     symbols = (Symbol(rows, 40),) if isinstance(rows, str) else ()
     return Region("mm", symbols, inputs, (comp,), (Output(Tensor("y", (m, i32(n)), DType.F32), "acc"),))
+
+
+def test_a_scale_is_that_of_the_whole_array() -> None:
+    array = np.random.default_rng(0).standard_normal((3, BLOCK // 2 + 11))
+    array[1, 5], array[2, 7] = np.inf, np.nan
+    rms = np.sqrt(np.mean(array[np.isfinite(array)] ** 2))
+    np.testing.assert_allclose(scale_of(array, None), np.maximum(np.abs(array), rms).astype(np.float32), rtol=1e-6)
+    wanted = np.maximum(2 * np.abs(array), 0.01 * rms).astype(np.float32)
+    np.testing.assert_allclose(scale_of(array, 2 * array), wanted, rtol=1e-6)
+    assert scale_of(np.zeros((0, 4)), None).shape == (0, 4)
 
 
 def embedding(vocabulary: int) -> Region:
