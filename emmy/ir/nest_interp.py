@@ -55,7 +55,9 @@ def run_region(
         shape = tuple(run.size(extent) for extent in tensor.shape)
         if array.shape != shape:
             raise ValueError(f"input {tensor.name}: found shape {array.shape}, expected {shape}")
-        run.arrays[tensor.name] = array.astype(run.held(tensor.dtype), copy=False)
+        # in float64 a load converts what it reads: a copy of a whole input costs more than the arithmetic
+        lazy = run.wide and array.dtype.kind == "f"
+        run.arrays[tensor.name] = array if lazy else array.astype(run.held(tensor.dtype), copy=False)
     with np.errstate(all="ignore"):
         for comp in region.comps:
             run.compute(comp)
@@ -83,6 +85,9 @@ class _Run:
         if dtype == DType.BOOL:
             return array != 0
         return array.astype(self.held(dtype), copy=False)
+
+    def widened(self, value: Array) -> Array:
+        return value.astype(np.float64, copy=False) if self.wide and value.dtype.kind == "f" else value
 
     def stored(self, array: Array, dtype: DType) -> Array:
         return np.ascontiguousarray(self.convert(array, dtype)).reshape(array.shape)
@@ -353,7 +358,7 @@ class Scope:
             case Var(name):
                 return self._axis(name)
             case Load():
-                return self._load(expr, guarded)
+                return self.run.widened(self._load(expr, guarded))
             case Call("select", (cond, yes, no), dtype):
                 test = self.value(cond, guarded)
                 return self.run.convert(np.where(test, self.value(yes, True), self.value(no, True)), dtype)
