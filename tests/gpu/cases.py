@@ -96,7 +96,8 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor
 
 SCALAR_PINS = (
     "TILE=n16x8/f2x4/k8", "TILE=n16x16/f8x8/k16,STAGE=d2/sync", "TILE=n16x8/f4x4/k32,STAGE=d3/async",
-    "TILE=n16x8/f2x4/k16,REDUCE=g2k", "TILE=n16x8/f2x4/k16,REDUCE=g4a",
+    "TILE=n16x8/f2x4/k16,REDUCE=g2k", "TILE=n16x8/f2x4/k16,REDUCE=g4a", "TILE=n16x8/f8x8/k16,STAGE=d2/async",
+    "TILE=n8x8/f8x8/k32,REDUCE=g2c/c2,STAGE=d3/async",
 )  # fmt: skip
 WARP_PINS = (
     "TILE=a:mma_m16n8k16_f16_f32/w2x2/f2x4/k2,STAGE=d3/async", "TILE=a:mma_m16n8k16_f16_f32/w1x4/f2x2/k1,STAGE=d2/sync",
