@@ -6,6 +6,7 @@ what matters of a size is its order of magnitude.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,12 +16,16 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A feature: its unit, what it says, and whether its value is stored as log2(1 + x)."""
+    """A feature: its unit, what it says, and whether its value is stored as log2(1 + x).
+
+    slope: what one more of the stored value is known to add to ln(latency); 0 where nothing is known.
+    """
 
     name: str
     unit: str
     meaning: str
     log: bool = False
+    slope: float = 0.0
 
 
 _ROWS = [
@@ -71,7 +76,13 @@ _ROWS = [
     Feature("ring_bytes", "bytes", "bytes a block has in flight ahead of its arithmetic", log=True),
     Feature("async_copies", "0/1", "operands copied asynchronously to shared memory"),
     Feature("half_accumulate", "0/1", "products accumulated in float16, or operands rounded to tf32"),
-    Feature("busy", "ratio", "cycles of the busiest unit over those of the arithmetic alone, less one", log=True),
+    Feature(
+        "busy",
+        "ratio",
+        "cycles of the busiest unit over those of the arithmetic alone, less one",
+        log=True,
+        slope=math.log(2),
+    ),
     Feature("fast_exp", "0/1", "the device's approximate exponential"),
 ]
 

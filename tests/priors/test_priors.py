@@ -11,6 +11,7 @@ from emmy.config import load
 from emmy.device.base import Capabilities
 from emmy.errors import InputError
 from emmy.priors import choose
+from emmy.priors import fit as fitting
 from emmy.priors.base import SaturatedScore
 from emmy.priors.fit import MIN_ROWS, RegionData, fit
 from emmy.priors.metrics import pick_regret, rank_of, ranks, spearman
@@ -114,6 +115,20 @@ def test_an_update_keeps_what_its_rows_say_nothing_of() -> None:
     assert updated.terms[: len(base.terms)] == base.terms
     assert updated.provenance.sweeps == ("s1", "s2")
     assert (updated.provenance.rows, updated.provenance.regions) == (120 + 90, 6)
+
+
+def test_what_is_known_of_a_feature_stands_until_rows_say_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, regions = table.NAMES.index("busy"), []
+    for name in ("a", "b"):
+        one = data(name)
+        features = one.features.copy()
+        features[:, place] = np.random.default_rng(len(regions)).uniform(0, 2, len(features))
+        regions.append(replace(one, features=features))
+    monkeypatch.setattr(fitting, "PENALTIES", (1e9,))
+    weights = fit(regions).weights
+    at = weights.terms.index(("busy",))
+    assert weights.weights[at] / weights.scales[at] == pytest.approx(np.log(2), rel=1e-4)
+    assert abs(weights.weights[weights.terms.index(("k_step",))]) < 1e-6
 
 
 def test_too_few_measurements_are_refused() -> None:
