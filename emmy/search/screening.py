@@ -13,7 +13,7 @@ from emmy.bench.jobs import ReferenceSet, Reply, Row
 from emmy.bench.records import SCREEN, Measurement, Status
 from emmy.bench.regimes import LIMIT
 from emmy.device.base import Capabilities
-from emmy.errors import CompileFailed, EmmyError
+from emmy.errors import CompileFailed, EmmyError, KnobError
 from emmy.ir.nest import Region, region_key
 from emmy.priors.base import Prior
 from emmy.schedule.knobs import KnobMap
@@ -21,7 +21,7 @@ from emmy.schedule.space import Space
 from emmy.search.policy import Search
 from emmy.search.recorder import Known, Recorder, reply_of
 from emmy.search.standings import Standings, regimes_of
-from emmy.search.variant import Variant, knobs_text
+from emmy.search.variant import Variant, knobs_text, read_knobs
 
 if TYPE_CHECKING:
     from emmy.bench.artefact import Artefact
@@ -192,26 +192,23 @@ class Screener:
     ) -> Iterator[tuple[Drawn, Reply | None]]:
         """The leaves to measure next, and for one that does not compile its reply; ended by the search itself."""
         space, standings = screened.standings.space, screened.standings
-        if self.preparer is not None and finished < self.options.patience:
+        if finished >= self.options.patience:
+            # A search of at least this patience ended in this sweep; what it did not measure it did not need. Its rows
+            # are taken as they are, in whatever order it asked for them; contenders and finalists are lowered again.
+            for (regime, text), row in known.items():
+                leaf = _leaf(space, text)
+                if leaf is not None and standings.of(leaf) == regime:
+                    yield Drawn(leaf, space.knobs(leaf), None, row, reply_of(row)), None
+            return
+        if self.preparer is not None:
             yield from self._streamed(region, screened, known, self.preparer)
             return
         while leaves := screened.search.ask(BATCH_PER_UNIT * self.caps.units):
-            if finished >= self.options.patience:
-                # A search of at least this patience ended in this sweep; what it did not measure it did not need. Its
-                # rows are taken as they are, and contenders and finalists alone are lowered again.
-                drawn = [
-                    Drawn(leaf, k, None, r, reply_of(r))
-                    for leaf in leaves
-                    if (r := known.get((standings.of(leaf), knobs_text(k := space.knobs(leaf))))) is not None
-                ]
-            else:
-                drawn = [self._draw(region, space, leaf, standings.of(leaf), known) for leaf in leaves]
+            drawn = [self._draw(region, space, leaf, standings.of(leaf), known) for leaf in leaves]
             waiting = {one.leaf: one.variant for one in drawn if one.reply is None and one.variant is not None}
             built = self._build_ahead(region, waiting, standings.of)
             for one in drawn:
                 yield one, built.get(one.leaf)
-            if len(drawn) < len(leaves):
-                return
 
     def _streamed(
         self, region: Region, screened: Screened, known: Known, preparer: Preparer
@@ -329,6 +326,14 @@ class Screener:
         self.on_progress(
             Progress(region.name, count, offered, str(knobs), reply, live, origin, best, search.live_since_best, regime)
         )
+
+
+def _leaf(space: Space, text: str) -> int | None:
+    """The leaf of a row's knobs; None where the space of today does not hold it."""
+    try:
+        return space.find(read_knobs(text))
+    except (KnobError, ValueError):
+        return None
 
 
 def _same(row: Measurement | None, variant: Variant) -> Measurement | None:

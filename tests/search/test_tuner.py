@@ -10,6 +10,7 @@ from emmy.device.base import Capabilities
 from emmy.ir.nest import Region, region_key
 from emmy.priors.uninformed import UninformedPrior
 from emmy.schedule.knobs import KnobMap, ScalarTile
+from emmy.search import screening
 from emmy.search.pick import Picker
 from emmy.search.screening import FINALISTS, Progress
 from emmy.search.tuner import Tuner
@@ -238,3 +239,15 @@ def test_a_finished_search_whose_code_changed_is_done_again(
     store.append(*(from_mapping("decision", row) for row in first.store.frame("decision").iter_rows(named=True)))
     again = make_tuner(path, patience=12, store=store).tune(region)
     assert again.live == once.live
+
+
+def test_a_finished_search_costs_nothing_whatever_order_it_asks_in_now(
+    recording: Record, make_tuner: Make, region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which leaf is next depends on how many are under way, and that on the machine."""
+    path = recording(region, spread=0.1)
+    first = make_tuner(path, patience=12)
+    once = first.tune(region)
+    monkeypatch.setattr(screening, "BATCH_PER_UNIT", 1)
+    again = make_tuner(path, patience=12, store=first.store).tune(region)
+    assert (again.live, again.known, again.us) == (0, once.live, once.us)
