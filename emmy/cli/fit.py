@@ -57,6 +57,11 @@ def command(out: Path | None, update: bool, json_path: Path | None, device: str 
             hint="run emmy tune --dataset golden first",
         )
     caps = recorded_capabilities(settings.device, settings.work_dir)
+    present = load_artefact(offline_file(settings)).sets if update else {}
+    base, base_dynamic = (present.get((caps.kind, name)) for name in ("weights", DYNAMIC))
+    if update and (base is None or not base.current):
+        raise InputError("--update", found=f"no weights for a {caps.kind} that today's features can use",
+                         expected="weights to start from", hint="fit without --update")  # fmt: skip
     names = {name for name in store.measurements(device=caps.name)["shape"] if name}
     training = training_rows(store, caps, golden_regions(names))
     click.echo(f"{training.used} rows of {len(training.data)} regions on {caps.name}")
@@ -64,18 +69,16 @@ def command(out: Path | None, update: bool, json_path: Path | None, device: str 
         click.echo(f"  not used: {rows} rows, {reason}")
 
     dynamic = [one for one in training.data if one.symbolic]
-    base = load_artefact(offline_file(settings)).of(caps.kind, False) if update else None
-    if update and (base is None or not base.current):
-        raise InputError("--update", found=f"no weights for a {caps.kind} that today's features can use",
-                         expected="weights to start from", hint="fit without --update")  # fmt: skip
     fits = {"weights": fit(training.data, base=base)}
-    if len(dynamic) >= MIN_DYNAMIC:
-        fits[DYNAMIC] = fit(dynamic)
+    if update and base_dynamic is None:
+        click.echo("no weights of their own for symbolic regions, as in those that are updated")
+    elif len(dynamic) >= MIN_DYNAMIC:
+        fits[DYNAMIC] = fit(dynamic, base=base_dynamic)
     else:
         click.echo(f"no weights of their own for symbolic regions: {len(dynamic)} measured, {MIN_DYNAMIC} wanted")
     path = out or SHIPPED
-    others = dict(load_artefact(path).sets) if path.is_file() else {}
-    sets = {key: weights for key, weights in others.items() if key[0] != caps.kind}
+    others = present or (load_artefact(path).sets if path.is_file() else {})
+    sets = {key: weights for key, weights in others.items() if update or key[0] != caps.kind}
     sets |= {(caps.kind, name): one.weights for name, one in fits.items()}
     OfflineArtefact(sets).write(path)
     for name, one in fits.items():

@@ -18,8 +18,8 @@ from emmy.schedule import features as table
 PENALTIES: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0, 100.0)
 UPDATE_PENALTIES: tuple[float, ...] = (1.0, 10.0, 100.0)
 """Of the distance from weights to start from. Cross-validation sees measured leaves alone; what keeps the rest of a
-space in place is the penalty. On rows of 52 regions of one H200 (2026-11-30) the best leaf of a region left out was at
-rank 60 (float32) and 26 (float16) of its space before, at 35 and 9 with a penalty of 1, at 31 and 298 with 0.1."""
+space in place is the penalty. On one H200 (2026-11-30, 52 regions) the best leaf of a region left out of an update was
+at rank 60 (float32) and 26 (float16) of its space before, at 35 and 9 with a penalty of 1, at 31 and 298 with 0.1."""
 
 MIN_ROWS = 8
 """A region of fewer measured leaves says too little about how its leaves rank."""
@@ -27,8 +27,8 @@ MIN_REGIONS = 2
 EMPHASIS = 3.0
 """A leaf twice as slow as its region's best counts an eighth: what ranks the fast leaves matters, the slow tail less.
 
-With 1 (a half) the fastest leaves of a float32 shape left out were at rank 11.4 of its space, geometric mean of 19, and
-with 3 they are at 5.9; of float16 at 5.9 and 4.7 (one H200, 2026-11-30, updates with a penalty of 1).
+With 1 (a half) the fastest leaves of a float32 shape left out of an update were at rank 11.4 of its space, geometric
+mean of 19, and with 3 they are at 5.9; of float16 at 5.9 and 4.7 (one H200, 2026-11-30, penalty 1).
 """
 
 
@@ -73,7 +73,8 @@ def fit(data: Sequence[RegionData], today: str | None = None, base: WeightSet | 
 
     base: weights to start from: the penalty is on the distance from them, not on size, and their terms stay. For rows
     that a search under ``base`` chose: they say which of its favourites are fast, and nothing of the leaves that it
-    rightly left alone, which a fit from zero would rank anywhere.
+    rightly left alone, which a fit from zero would rank anywhere. Cross-validation leaves a region out of the update
+    alone: ``base`` may have seen it.
     """
     usable = [one for one in data if len(one.latency_us) >= MIN_ROWS]
     if len(usable) < MIN_REGIONS:

@@ -28,6 +28,9 @@ class Provenance:
     date: day of the fit. devices, protocols, sweeps: of the rows. rows, regions: numbers of them. spearman,
     pick_regret: medians over regions, each predicted by a fit without it (None: could not be measured).
     penalty: the ridge penalty that was chosen.
+
+    Of weights that were updated, rows and regions are added up over the fits (a region counts in each), and spearman
+    and pick_regret are the update's: regions were left out of it, and may be among those of the weights it began with.
     """
 
     date: str
