@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emmy.device.base import BuildReport, Capabilities
+from emmy.device.pocl_cpu import name_processor
 from emmy.errors import CompileFailed, LaunchFailed, MissingPrerequisite, OutOfMemory
 
 if TYPE_CHECKING:
@@ -201,6 +202,9 @@ class OpenCLDevice:
     def run(self, bound: Bound) -> None:
         self.sample((bound,), 1)
 
+    def settle(self) -> None:
+        self.queue.finish()
+
     def sample(self, bounds: Sequence[Bound], repeats: int, first: int = 0) -> float:
         launch, fill, queue = self.cl.enqueue_nd_range_kernel, self.cl.enqueue_fill_buffer, self.queue
         count, queued = len(bounds), 0
@@ -229,7 +233,10 @@ class OpenCLDevice:
 
 
 def pick_device(cl: Any) -> Any:
-    """The PoCL device where there is one, else the first device. Raises MissingPrerequisite when there is none."""
+    """The PoCL device where there is one, able to compile, else the first device.
+
+    Raises MissingPrerequisite when there is none.
+    """
     try:
         platforms = cl.get_platforms()
     except cl.LogicError:
@@ -241,7 +248,10 @@ def pick_device(cl: Any) -> Any:
     ]
     if not devices:
         raise MissingPrerequisite("no OpenCL device", hint="pip install 'pyopencl[pocl]'")
-    return min(devices, key=lambda pair: pair[0])[1]
+    other, device = min(devices, key=lambda pair: pair[0])
+    if not other:
+        name_processor(device)
+    return device
 
 
 def describe(cl: Any, device: Any) -> Capabilities:

@@ -10,6 +10,7 @@ import pytest
 from emmy.codegen import render
 from emmy.codegen.abi import scalar_format
 from emmy.codegen.nvrtc import include_dir, nvrtc_version
+from emmy.device.opencl import pick_device
 from emmy.errors import MissingPrerequisite
 from emmy.ir.dtype import DType
 from emmy.ir.kernel import BufferParam, Kernel, ScalarParam
@@ -27,7 +28,7 @@ def require_nvrtc() -> None:
 def run_opencl(kernel: Kernel, grid: tuple[int, ...], args: dict[str, Any], vector_width: int | None = None) -> None:
     """As emmy.ir.interp.run_kernel: writes into the arrays of ``args`` (bfloat16 held as float32)."""
     cl = pytest.importorskip("pyopencl", reason="pyopencl is not installed")
-    context = cl.Context([cl.get_platforms()[0].get_devices()[0]])
+    context = cl.Context([pick_device(cl)])
     queue = cl.CommandQueue(context)
     program = cl.Program(context, render(kernel, "opencl", vector_width)).build()
     values: list[Any] = []
