@@ -4,7 +4,8 @@ Tunes the shapes of the chosen bars cold into one sweep, times each tuned best b
 with ``--tcompile``), and prints every bar with its rows, ratios and shares of the ceiling. It stops in time: what was
 measured stays in the store and in the results beside it, and the next call goes on from there. ``--clean`` starts over
 in a new sweep, ``--report`` only prints what is there, ``--from FILE`` what a file of results holds; neither needs a
-measurement, and the latter no GPU.
+measurement, and the latter no GPU. ``--retime FILE`` times the tuned bests of such a file again, without a search: what
+another protocol, driver or code generator makes of them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import shutil
 import signal
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from emmy.device.base import Capabilities
     from emmy.ir.nest import Region
     from emmy.pipeline import Job, Workspace
+    from emmy.schedule.knobs import KnobMap
+    from emmy.search.pick import Pick
     from emmy.search.tuner import Tuned, Tuner
 
 GRACE_S = 20.0
@@ -230,6 +233,7 @@ def _measure(
                 if isinstance(value, dict)
             ))  # fmt: skip
         data = Data(work)
+        recorded = Results(options.retime).rows if options.retime is not None else {}
         tuner = work.tuner(bench, sweep)
         tuner._references = data.references
         try:
@@ -239,7 +243,12 @@ def _measure(
                 if limit - time.monotonic() < LAST_START_S:
                     say(f"stopped before {subject.name}")
                     break
-                result = _subject(work, sweep, subject, tuner, bench, data, options)
+                if options.retime is None:
+                    result = _subject(work, sweep, subject, tuner, bench, data, options)
+                elif (found := recorded.get(subject.name)) is not None and found.ok:
+                    result = _retimed(work, sweep, subject, found, bench, data, options)
+                else:
+                    continue
                 results.add(result)
                 say(f"[{place}/{len(subjects)}] {result.line()}")
         finally:
@@ -273,6 +282,7 @@ def _subject(
 ) -> Result:  # fmt: skip
     from emmy.errors import DeviceLost, EmmyError
     from emmy.pipeline import open_job
+    from emmy.search.pick import Pick
 
     result = Result(subject.name, patience=work.settings.patience)
     started = time.perf_counter()
@@ -286,7 +296,8 @@ def _subject(
         result.tune_s = time.perf_counter() - started
         _search_facts(result, tuned, bench.take())
         if all(one.best is not None for one in tuned):
-            _timed(work, sweep, job, tuned, bench, result, options.tcompile and _wants_tcompile(result))
+            picks = tuple(Pick(one.best, "evidence", one.us, "tuned") for one in tuned if one.best is not None)
+            _timed(work, sweep, job, picks, bench, result, options.tcompile and _wants_tcompile(result))
         else:
             result.status, result.reason = "bench_fail", "; ".join(_why(one) for one in tuned)
     except DeviceLost:
@@ -299,6 +310,40 @@ def _subject(
             raise
     result.total_s = time.perf_counter() - started
     return result
+
+
+def _retimed(
+    work: Workspace, sweep: str, subject: Subject, recorded: Result, bench: Metered, data: Data,
+    options: argparse.Namespace,
+) -> Result:  # fmt: skip
+    """A recorded best beside the references; how its search went stays as recorded."""
+    from emmy.pipeline import open_job
+    from emmy.search.pinned import Unmatched, pinned
+
+    result = replace(recorded, emmy_us=None, reason="")
+    try:
+        job = data.job = open_job(subject.target)
+        picks = []
+        for region, knobs in zip(job.regions, recorded.knobs.split(" | "), strict=True):
+            data.references(region)
+            pick = pinned(work.picker(sweep), region, whole(knobs))
+            if isinstance(pick, Unmatched):
+                raise ValueError(str(pick))
+            picks.append(pick)
+        _timed(work, sweep, job, tuple(picks), bench, result, options.tcompile and recorded.tcompile_us is not None)
+    except Exception as error:
+        result.status, result.reason = "error", f"{type(error).__name__}: {error}"
+    return result
+
+
+def whole(label: str) -> KnobMap:
+    """The knob map of a label, in which families that are off are left out; those of a cut's parts stay open."""
+    from emmy.schedule.knobs import FAMILY_NAMES, KnobMap
+
+    given = label.split()
+    said = {part.partition("=")[0] for part in given}
+    off = [f"{name}=" for name in FAMILY_NAMES if name not in said and "FUSE" not in said]
+    return KnobMap.parse(",".join([*given, *off]))
 
 
 def _why(tuned: Tuned) -> str:
@@ -323,14 +368,12 @@ def _search_facts(result: Result, tuned: list[Tuned], seconds: dict[str, float])
 
 
 def _timed(
-    work: Workspace, sweep: str, job: Job, tuned: list[Tuned], bench: Metered, result: Result, tcompile: bool
+    work: Workspace, sweep: str, job: Job, picks: tuple[Pick, ...], bench: Metered, result: Result, tcompile: bool
 ) -> None:
     """The tuned best beside the references, interleaved, in the same processes."""
     from emmy.comparison import GREEDY, Candidate, compare
     from emmy.schedule.knobs import KnobMap
-    from emmy.search.pick import Pick
 
-    picks = tuple(Pick(one.best, "evidence", one.us, "tuned") for one in tuned if one.best is not None)
     row = Candidate(GREEDY, "greedy", KnobMap(), picks)
     backends = ("eager", "tcompile", "emmy") if tcompile else ("eager", "emmy")
     found = compare(job, work, bench, sweep, [row], backends, processes=PROCESSES, rounds=ROUNDS)  # type: ignore[arg-type]
@@ -378,6 +421,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--tcompile", action="store_true", help="time torch.compile as well where a bar asks for it")
     parser.add_argument("--report", action="store_true", help="measure nothing, print what is there")
     parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="print what FILE (h200.jsonl) holds")
+    parser.add_argument("--retime", type=Path, metavar="FILE", help="time the bests of FILE again, without a search")
     parser.add_argument("--debug", action="store_true", help="a shape that fails ends the run with its traceback")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for results that are brought home")
     return parser.parse_args()

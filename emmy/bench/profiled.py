@@ -26,7 +26,7 @@ def main(path: Path) -> int:
     ready = session.qualified(row, refs)
     bounds, _ = session.bound_sets(row, refs, ready, "warm")
     source = TorchSource(**job["source"] | {"inputs": tuple(job["source"]["inputs"])})
-    program = torch_row(source, refs, session.device.caps, "warm")
+    program = torch_row(source, refs, session.device, "warm")
     cupy.cuda.runtime.deviceSynchronize()
     cupy.cuda.runtime.profilerStart()
     session.device.run(bounds[0])

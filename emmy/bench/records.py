@@ -44,8 +44,8 @@ class ProtocolSpec:
         return f"{self.name}.v{self.version}.{self.cache}"
 
 
-SCREEN = ProtocolSpec("screen", 1, samples=3, target_s=0.01, budget_s=0.3)
-CONFIRM = ProtocolSpec("confirm", 1, samples=6, target_s=0.01, budget_s=3.0)
+SCREEN = ProtocolSpec("screen", 2, samples=3, target_s=0.01, budget_s=0.3)
+CONFIRM = ProtocolSpec("confirm", 2, samples=6, target_s=0.01, budget_s=3.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -378,7 +378,7 @@ class Session:
                 from emmy.bench.torch_rows import torch_row
 
                 self.announce("reference")
-                program = torch_row(source, refs, self.device.caps, protocol.cache)
+                program = torch_row(source, refs, self.device, protocol.cache)
                 rough[source.label], error_rel = program.qualify(self.loaded)
                 timers[source.label] = program.sample
                 replies[source.label] = Reply(Status.OK, rough_us=rough[source.label] * 1e6, rel_error=error_rel)

@@ -20,7 +20,7 @@ from emmy.bench.check import TOLERANCES, compare
 from emmy.bench.inputs import STORAGE, InputSpec, generate, memory_image, span
 from emmy.bench.jobs import ReferenceSet, TorchSource
 from emmy.bench.timing import rotation_sets
-from emmy.device.base import Capabilities
+from emmy.device.base import Device
 from emmy.errors import InputError, LaunchFailed
 
 _TYPES = {
@@ -62,9 +62,9 @@ def load(source: str) -> Callable[..., Any]:
     return function
 
 
-def torch_row(source: TorchSource, refs: ReferenceSet, caps: Capabilities, cache: str) -> TorchRow:
-    """The program on the device that ``caps`` describes."""
-    return (CudaTorchRow if caps.language == "cuda" else TorchRow)(source, refs, caps, cache)
+def torch_row(source: TorchSource, refs: ReferenceSet, device: Device, cache: str) -> TorchRow:
+    """The program on the device of emmy's own rows."""
+    return (CudaTorchRow if device.caps.language == "cuda" else TorchRow)(source, refs, device, cache)
 
 
 class TorchRow:
@@ -72,7 +72,8 @@ class TorchRow:
 
     place = "cpu"
 
-    def __init__(self, source: TorchSource, refs: ReferenceSet, caps: Capabilities, cache: str) -> None:
+    def __init__(self, source: TorchSource, refs: ReferenceSet, device: Device, cache: str) -> None:
+        caps = device.caps
         self.case = refs.cases[0]
         torch.set_num_threads(caps.units if caps.kind == "cpu" else torch.get_num_threads())
         specs = {spec.name: spec for spec in self.case.inputs}
@@ -133,11 +134,12 @@ class CudaTorchRow(TorchRow):
 
     place = "cuda"
 
-    def __init__(self, source: TorchSource, refs: ReferenceSet, caps: Capabilities, cache: str) -> None:
+    def __init__(self, source: TorchSource, refs: ReferenceSet, device: Device, cache: str) -> None:
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        super().__init__(source, refs, caps, cache)
+        self.settle = device.settle
+        super().__init__(source, refs, device, cache)
 
     def sample(self, repeats: int, first: int) -> float:
         """Seconds for ``repeats`` calls, by events around graph replays; a graph holds whole turns over the sets."""
@@ -145,6 +147,8 @@ class CudaTorchRow(TorchRow):
         held = count * max(1, -(-min(repeats, GRAPH_LAUNCHES) // count)) if repeats >= count else repeats
         graph = self.graphs.get(held) or self.captured(held)
         replays = max(1, round(repeats / held))
+        torch.cuda.synchronize()
+        self.settle()
         start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
         for _ in range(replays):

@@ -126,6 +126,9 @@ class Device(Protocol):
     def run(self, bound: Any) -> None:
         """Executes once and waits."""
 
+    def settle(self) -> None:
+        """Waits, and brings the device to the state that every sample starts from; ``sample`` does so itself."""
+
     def sample(self, bounds: Sequence[Any], repeats: int, first: int = 0) -> float:
         """Seconds for ``repeats`` executions that rotate over ``bounds`` from ``first`` on, submitted as one queue."""
 

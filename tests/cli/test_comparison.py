@@ -34,7 +34,7 @@ def comparison() -> Comparison:
         "quick.matmul.256",
         "k_matmul_1",
         "toy-cpu",
-        "confirm.v1.cold",
+        "confirm.v2.cold",
         {},
         Timed(Candidate("greedy", "greedy", KnobMap(), (pick(PICKED),)), Status.OK, "", 100.0, 98.0, 103.0),
         (

@@ -13,9 +13,9 @@ Emmy = Callable[..., subprocess.CompletedProcess[str]]
 
 MATMUL = """\
 k_matmul_3fa2c1 (quick.matmul.256) on cpu-test, sweep new
-  7 variants: 4 ok, 1 compile_failed, 2 timeout; ranked by O3 screen.v1.cold, microseconds
+  7 variants: 4 ok, 1 compile_failed, 2 timeout; ranked by O3 screen.v2.cold, microseconds
   offline pick: rank 2/2, 1.25x of best  <-- misses best
-  rank  O3 confirm.v1.cold  O3 screen.v1.cold  O1 screen.v1.cold  status          lane  prior rank  regs  spills  smem  warnings                  knobs
+  rank  O3 confirm.v2.cold  O3 screen.v2.cold  O1 screen.v2.cold  status          lane  prior rank  regs  spills  smem  warnings                  knobs
      1               10.40              10.00                  -  ok              std         7/40    32       0     -  -                         TILE=n2x8
      2                   -              12.50                  -  ok              std         1/40    40       2  4096  C7510     <- offline pick  TILE=n1x8
      -                   -              300.0                  -  abandoned       std         2/40     -       -     -  -                         TILE=n4x8
@@ -41,7 +41,7 @@ def test_the_leaderboard(measured: Store, folded: bool) -> None:
 def test_columns_are_aligned_and_carry_regime_and_protocol(measured: Store) -> None:
     lines = text(leaderboards(measured, "matmul")).splitlines()
     header, first = lines[3], lines[4]
-    for column, value in (("O3 confirm.v1.cold", "10.40"), ("O3 screen.v1.cold", "10.00")):
+    for column, value in (("O3 confirm.v2.cold", "10.40"), ("O3 screen.v2.cold", "10.00")):
         end = header.index(column) + len(column)
         assert first[:end].endswith(value)
     assert first.index("TILE=") == header.index("knobs")
@@ -85,8 +85,8 @@ def test_without_the_deployable_build_the_cheap_one_ranks_and_says_so(store: Sto
     put("matmul", 1, 9.0, regime="O1")
     put("matmul", 2, 8.0, regime="O1")
     (board,) = leaderboards(store)
-    assert board.ranked_by == "O1 screen.v1.cold"
-    assert [line.us for line in board.lines] == [{"O1 screen.v1.cold": 8.0}, {"O1 screen.v1.cold": 9.0}]
+    assert board.ranked_by == "O1 screen.v2.cold"
+    assert [line.us for line in board.lines] == [{"O1 screen.v2.cold": 8.0}, {"O1 screen.v2.cold": 9.0}]
 
 
 def test_a_board_of_two_builds_ranks_the_deployable_one_and_mixes_no_latencies(
@@ -100,13 +100,13 @@ def test_a_board_of_two_builds_ranks_the_deployable_one_and_mixes_no_latencies(
     put("matmul", 2, 19.0)
     put("matmul", 4, None, status="launch_failed", error="no")
     (board,) = leaderboards(store)
-    assert board.ranked_by == "O3 screen.v1.cold"
+    assert board.ranked_by == "O3 screen.v2.cold"
     assert [(line.rank, line.knobs["TILE"], line.status) for line in board.lines] == [
         (1, "n2x8", "ok"), (2, "n1x8", "ok"), (None, "n3x8", "ok"), (None, "n4x8", "launch_failed"),
     ]  # fmt: skip
     (pick,) = board.picks
     assert (pick.rank, pick.measured, pick.ratio) == (4, 4, 9.5 / 8.0)
-    assert str(pick) == "offline pick: rank 4/4 by O1 screen.v1.cold, 1.19x of best  <-- misses best"
+    assert str(pick) == "offline pick: rank 4/4 by O1 screen.v2.cold, 1.19x of best  <-- misses best"
 
 
 def test_what_was_given_up_in_the_deployable_build_is_not_ordered_by_the_cheap_one(
@@ -137,7 +137,7 @@ def test_the_command_prints_and_writes_json(measured: Store, emmy: Emmy, tmp_pat
     assert squeezed(done.stdout) == squeezed(MATMUL)
     (board,) = json.loads((tmp_path / "v.json").read_text())
     assert board["counts"] == {"ok": 4, "timeout": 2, "compile_failed": 1}
-    assert board["lines"][0]["us"] == {"O3 screen.v1.cold": 10.0, "O3 confirm.v1.cold": 10.4}
+    assert board["lines"][0]["us"] == {"O3 screen.v2.cold": 10.0, "O3 confirm.v2.cold": 10.4}
     (pick,) = board["picks"]
     assert (pick["prior"], pick["rank"], pick["measured"], pick["ratio"]) == ("offline", 2, 2, 1.25)
     assert (pick["status"], pick["misses"], pick["knobs"]["TILE"]) == ("ok", True, "n1x8")

@@ -105,3 +105,49 @@ def test_clocks(device: Any) -> None:
     clock, reasons = device.clocks()
     assert clock > 100
     assert isinstance(reasons, str)
+
+
+def test_the_start_of_a_kernel_costs_the_same_after_many_streams(device: Any) -> None:
+    """Sixteen streams in use make every kernel of the process start later; a sample begins without that."""
+    bounds, held = bindings(device, 1024, 1)
+
+    def launch_us() -> float:
+        return statistics.median(device.sample(bounds, 4096) / 4096 for _ in range(5)) * 1e6
+
+    def settled_not() -> float:
+        graph, begin, end = device.graph(bounds, 64), device.cp.cuda.Event(), device.cp.cuda.Event()
+        begin.record(device.stream)
+        for _ in range(64):
+            graph.launch(device.stream)
+        end.record(device.stream)
+        end.synchronize()
+        return float(device.cp.cuda.get_elapsed_time(begin, end)) * 1e3 / 4096
+
+    before = launch_us()
+    streams = [device.cp.cuda.Stream(non_blocking=True) for _ in range(20)]
+    stream = device.stream
+    for device.stream in streams:
+        device.run(bounds[0])
+    device.stream = stream
+    raised = settled_not()
+    after = launch_us()
+    for buffer in held:
+        device.free(buffer)
+    print(f"{before:.3f} us, with 20 streams {raised:.3f} us, settled {after:.3f} us")
+    assert abs(after - before) <= 0.05 * before, f"{before:.3f} us before, {raised:.3f} us raised, {after:.3f} us after"
+    assert device.cp.cuda.driver.ctxGetCurrent(), "the process's own context is current again"
+
+
+def test_a_reference_is_settled_as_well(device: Any) -> None:
+    from emmy.bench.inputs import InputSpec
+    from emmy.bench.jobs import ReferenceCase, ReferenceSet, TorchSource
+    from emmy.bench.torch_rows import torch_row
+
+    settled: list[None] = []
+    refs = ReferenceSet("beside", 0, (ReferenceCase({}, (InputSpec("x0", 0, (256, 256), "f32"),)),))
+    row = torch_row(TorchSource("def f(x0): return x0 @ x0"), refs, device, "warm")
+    row.settle = lambda: settled.append(device.settle())  # type: ignore[attr-defined]
+    row.qualify(lambda path: np.empty(0))
+    qualified = len(settled)
+    assert row.sample(64, 0) > 0
+    assert (qualified, len(settled)) == (3, 4)

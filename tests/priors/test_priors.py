@@ -31,7 +31,7 @@ def data(region: str, rows: int = 40, shift: float = 0.0, symbolic: bool = False
     features[:, table.NAMES.index("k_step")] = step = rng.uniform(0, 5, rows)
     ln = shift + 0.4 * (registers - 4) ** 2 + 0.3 * step + noise * rng.standard_normal(rows)
     return RegionData(
-        region, f"shape.{region}", "toy-cpu", symbolic, features, np.exp(ln), ("screen.v1.cold",), ("s1",)
+        region, f"shape.{region}", "toy-cpu", symbolic, features, np.exp(ln), ("screen.v2.cold",), ("s1",)
     )
 
 

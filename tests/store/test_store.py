@@ -21,7 +21,7 @@ ROWS = {
     "sweep": SweepRow("s1", "cpu-test", 5, "2026-07-07T00:00:00+00:00", '{"patience": 50}'),
     "region": RegionRow("r0", "k_matmul_0", "matmul", "quick.matmul.256", "region r0\n", '{"seq_len": 512}'),
     "variant": VariantRow("r0", "cpu-test", "s1", '{"TILE": "n16x8"}', "std", "prior", "offline", 12.5, 3, 400),
-    "ab": AbRow("s1", "run1", "cpu-test", "r0", "quick.matmul.256", "greedy", "greedy", "std", "{}", "confirm.v1.cold",
+    "ab": AbRow("s1", "run1", "cpu-test", "r0", "quick.matmul.256", "greedy", "greedy", "std", "{}", "confirm.v2.cold",
                 2, Status.OK, "[10.5, 11.25]"),
     "decision": Decision("greedy", "s1", "cpu-test", "r0", "quick.matmul.256", "std", "evidence", "{}", 10.5,
                          "measured"),
@@ -233,7 +233,7 @@ def test_evidence_needs_the_digest_of_today(store: Store, measurement: Build) ->
     rows = [measurement(i, sweep=sweep) for i in (0, 3, 6, 9)]
     store.append(*rows, measurement(12, sweep=sweep, regime="O1", median_us=1.0),
                  measurement(15, sweep=sweep, status=Status.BENCH_FAIL, median_us=None),
-                 measurement(18, sweep=sweep, protocol="screen.v1.warm", median_us=1.0))  # fmt: skip
+                 measurement(18, sweep=sweep, protocol="screen.v2.warm", median_us=1.0))  # fmt: skip
     digests = {rows[0].knobs: "changed", rows[1].knobs: "d3", rows[2].knobs: None, rows[3].knobs: "d9"}
     frame = store.evidence("r0", "cpu-test", digests.get)
     assert frame["median_us"].to_list() == [13.0, 19.0]

@@ -49,6 +49,7 @@ class State:
         self.error = ""
         self.held: dict[int, Any] = {}
         self.launches = 0
+        self.context = OWN
         self.started = time.time()
 
     def check(self) -> None:
@@ -62,7 +63,28 @@ class State:
             raise CUDARuntimeError(self.error)
 
 
+OWN, OTHER = 1, 2
+"""Contexts: the one of rows, and the one that runs a kernel between samples."""
+
 STATE = State()
+
+
+def in_own_context() -> None:
+    """Raises where memory or streams of one context are used while the other is current."""
+    if STATE.context != OWN:
+        raise CUDARuntimeError("cudaErrorInvalidResourceHandle: invalid resource handle")
+    STATE.check()
+
+
+def ctxCreate(device: int) -> int:
+    STATE.context = OTHER
+    return OTHER
+
+
+def launchKernel(function: str, *_: int) -> None:
+    if STATE.context != OTHER or function != "visit":
+        raise CUDADriverError("CUDA_ERROR_INVALID_HANDLE: invalid resource handle")
+    STATE.check()
 
 
 # --------------------------------------------------------------------------------------------------------- runtime
@@ -203,7 +225,7 @@ class Stream:
         pass
 
     def synchronize(self) -> None:
-        STATE.check()
+        in_own_context()
 
     def begin_capture(self) -> None:
         self.captured: Any = []
@@ -215,6 +237,7 @@ class Stream:
 
 class Event:
     def record(self, stream: Stream) -> None:
+        in_own_context()
         self.at = stream.clock
 
     def synchronize(self) -> None:
@@ -256,6 +279,9 @@ driver = SimpleNamespace(
     CUDADriverError=CUDADriverError, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8, CU_FUNC_ATTRIBUTE_NUM_REGS=4,
     CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES=3, funcSetAttribute=lambda *_: None,
     funcGetAttribute=lambda attribute, function: {4: 42, 3: 16}[attribute],
+    ctxCreate=ctxCreate, ctxDestroy=lambda context: None, ctxGetCurrent=lambda: STATE.context,
+    ctxSetCurrent=lambda context: setattr(STATE, "context", context), moduleLoadData=lambda cubin: "module",
+    moduleGetFunction=lambda module, name: name, launchKernel=launchKernel,
 )  # fmt: skip
 nvrtc = _module(
     "cupy.cuda.nvrtc", NVRTCError=NVRTCError, getVersion=getVersion, createProgram=Program,
