@@ -197,7 +197,8 @@ def report(
         state = _verdict(good) if whole or not fine else "INCOMPLETE"
         of = "" if whole else f" of {len(ratios)} of {len(names)}"
         lines += [f"{state}  {bar.title}: {kind} {value:.3f}{of} (bar {bar.limit:g})", *_aligned(table), ""]
-    searched = [row for row in rows.values() if row.live]
+    chosen = {subject.name for group in groups for subject in GROUPS[group]}
+    searched = [row for row in rows.values() if row.live and row.name in chosen]
     if searched:
         times = [row.tune_s for row in searched]
         leaves = sum(row.live for row in searched)
