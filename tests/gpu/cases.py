@@ -25,9 +25,8 @@ ROWS = 512
 class Case:
     """A program over tensors x0, x1, … of ``shapes``.
 
-    dynamic: (input, axis) pairs that are one symbolic size. leaves: sampled of every tier that offers any. pins:
-    partial knob maps that have to be realised as well. tiers: those that have to offer leaves. masks: inputs that are
-    booleans.
+    dynamic: (input, axis) pairs that are one symbolic size. leaves: sampled of every tier that offers any. tiers: those
+    that have to offer leaves. masks: inputs that are booleans.
     """
 
     name: str
@@ -36,9 +35,13 @@ class Case:
     dtype: str = "f32"
     dynamic: tuple[tuple[int, int], ...] = ()
     leaves: int = 8
-    pins: tuple[str, ...] = ()
     tiers: tuple[str, ...] = ()
     masks: tuple[int, ...] = ()
+
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """Partial knob maps that have to be realised beside the sample."""
+        return PINS.get(self.name, ())
 
     def region(self) -> Region:
         """The traced program; it has to be one region."""
@@ -73,6 +76,10 @@ def widened(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (a @ b).float()
 
 
+def accumulated(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return a.float() @ b.float()
+
+
 def rms_norm(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return F.rms_norm(x, (x.shape[-1],), w, 1e-6)
 
@@ -94,16 +101,36 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor
     return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, enable_gqa=grouped)
 
 
-SCALAR_PINS = (
-    "TILE=n16x8/f2x4/k8", "TILE=n16x16/f8x8/k16,STAGE=d2/sync", "TILE=n16x8/f4x4/k32,STAGE=d3/async",
-    "TILE=n16x8/f2x4/k16,REDUCE=g2k", "TILE=n16x8/f2x4/k16,REDUCE=g4a", "TILE=n16x8/f8x8/k16,STAGE=d2/async",
-    "TILE=n8x8/f8x8/k32,REDUCE=g2c/c2,STAGE=d3/async",
-)  # fmt: skip
-WARP_PINS = (
-    "TILE=a:mma_m16n8k16_f16_f32/w2x2/f2x4/k2,STAGE=d3/async", "TILE=a:mma_m16n8k16_f16_f32/w1x4/f2x2/k1,STAGE=d2/sync",
-    "TILE=a:mma_m16n8k16_f16_f32/w2x2/f2x2/k1,REDUCE=g2k", "TILE=a:mma_m16n8k16_f16_f16/w2x2/f2x4/k2",
-)  # fmt: skip
-BF16_PINS = ("TILE=a:mma_m16n8k16_bf16_f32/w2x2/f2x4/k2,STAGE=d3/async",)
+F16, BF16 = "TILE=a:mma_m16n8k16_f16_f32", "TILE=a:mma_m16n8k16_bf16_f32"
+PINS: dict[str, tuple[str, ...]] = {
+    "matmul.f32": (
+        "TILE=n16x8/f2x4/k8", "TILE=n16x16/f8x8/k16,STAGE=d2/sync", "TILE=n16x8/f4x4/k32,STAGE=d3/async",
+        "TILE=n16x8/f2x4/k16,REDUCE=g2k", "TILE=n16x8/f2x4/k16,REDUCE=g4a", "TILE=n16x8/f8x8/k16,STAGE=d2/async",
+        "TILE=n8x8/f8x8/k32,REDUCE=g2c/c2,STAGE=d3/async", "TILE=n8x8/f4x2/k16,STAGE=d3/async,RASTER=g2",
+    ),
+    "matmul.f32.ragged": ("TILE=n8x4/f4x2/k8,STAGE=d2/async,RASTER=g2", "TILE=n16x16/f8x8/k16,STAGE=d2/sync"),
+    "matmul.f32.dynM": ("TILE=n8x8/f4x4/k16,STAGE=d2/async,RASTER=g4", "TILE=n8x8/f4x4/k16,REDUCE=g2a"),
+    "matmul.f32.m1": ("TILE=n16x8/f2x4/k8,STAGE=d2/async", "TILE=n16x4/f4x2/k16,REDUCE=g2k"),
+    "matmul.f32.n1": ("TILE=n8x8/f1x4/k8", "TILE=n8x8/f1x4/k8,STAGE=d2/async"),
+    "matmul.f32.k0": ("TILE=n8x8/f2x2/k8",),
+    "matmul.f32.m0": ("TILE=n8x8/f2x2/k8",),
+    "matmul.f16": (
+        f"{F16}/w2x2/f2x4/k2,STAGE=d3/async", f"{F16}/w1x4/f2x2/k1,STAGE=d2/sync", f"{F16}/w2x2/f2x2/k1,REDUCE=g2k",
+        "TILE=a:mma_m16n8k16_f16_f16/w2x2/f2x4/k2", f"{F16}/w2x2/f1x2/k2,STAGE=d3/async,RASTER=g2",
+        f"{F16}/w2x2/f2x2/k2,STAGE=d3/async,REDUCE=g2c/c2",
+    ),
+    "matmul.f16.ragged": (f"{F16}/w1x2/f1x2/k1,STAGE=d2/sync,RASTER=g2", f"{F16}/w4x2/f2x4/k2,STAGE=d2/sync"),
+    "matmul.f16.dynM": (f"{F16}/w2x2/f1x2/k2,STAGE=d3/async,RASTER=g4",),
+    "matmul.bf16": (f"{BF16}/w2x2/f2x4/k2,STAGE=d3/async",),
+    "accumulated.f16": (f"{F16}/w2x2/f2x2/k2,STAGE=d3/async,REDUCE=g2a", f"{F16}/w1x2/f1x2/k1,REDUCE=g4k"),
+    "accumulated.bf16": (f"{BF16}/w1x2/f2x2/k1,STAGE=d2/sync,REDUCE=g2a",),
+    "sum.f32": ("TILE=r1/v4/reread,REDUCE=g4k/c64", "TILE=r1/v4/reread,REDUCE=g4a/c64"),
+    "sum.f32.ragged": ("TILE=r2/v1/reread,REDUCE=g2k/c32", "TILE=r1/v4/reread,REDUCE=g4a/c32"),
+    "sum.f32.dynM": ("TILE=r1/v4/reread,REDUCE=g2a/c32",),
+    "sum.f16": ("TILE=r1/v8/reread,REDUCE=g4k/c64",),
+}  # fmt: skip
+"""Knobs that a sample may miss: each kind of ring, split, cluster, slice and order of blocks, tiles larger than the
+problem. By case."""
 
 
 def _matmuls() -> list[Case]:
@@ -115,10 +142,9 @@ def _matmuls() -> list[Case]:
     for dtype in ("f32", "f16", "bf16", "f64"):
         half = dtype in ("f16", "bf16")
         tiers = ("scalar", "cell") + (("warp",) if half else ())
-        pins = {"f32": SCALAR_PINS, "f16": WARP_PINS, "bf16": BF16_PINS}.get(dtype, ())
         few = 3 if dtype == "f64" else 10
         make = partial(_matmul, dtype=dtype)
-        found.append(make(f"matmul.{dtype}", even, leaves=few + 4, pins=pins, tiers=tiers))
+        found.append(make(f"matmul.{dtype}", even, leaves=few + 4, tiers=tiers))
         found.append(make(f"matmul.{dtype}.ragged", ragged, leaves=few))
         found.append(make(f"matmul.{dtype}.dynM", (ROWS, 72, 96), leaves=few, dynamic=((0, 0),), tiers=tiers))
         found.append(make(f"matmul.{dtype}.dynM.ragged", (ROWS, 61, 45), leaves=few, dynamic=((0, 0),)))
@@ -156,7 +182,11 @@ def _fused() -> list[Case]:
             Case(f"batched.{dtype}.b0", matmul, ((0, 33, 48), (0, 48, 40)), dtype, leaves=3),
             Case(f"linear.{dtype}.dynM", F.linear, ((ROWS, 45), (51, 45)), dtype, ((0, 0),), 3),
         ]
-    found += [Case(f"widened.{kind}", widened, ((64, 64), (64, 72)), kind, leaves=6) for kind in ("f16", "bf16")]
+    for kind in ("f16", "bf16"):
+        found += [
+            Case(f"widened.{kind}", widened, ((64, 64), (64, 72)), kind, leaves=6),
+            Case(f"accumulated.{kind}", accumulated, ((48, 160), (160, 72)), kind, leaves=6, tiers=("warp",)),
+        ]
     return found
 
 
@@ -179,7 +209,7 @@ def _rows() -> list[Case]:
                 dynamic = tuple((x, 0) for x, shape in enumerate(inputs) if len(shape) == 2) if "dyn" in where else ()
                 leaves = 10 if where in ("", ".dynM") and dtype != "bf16" else 3 if "dynM.n" in where else 4
                 tiers = ("row",) if where in ("", ".dynM") else ()
-                found.append(Case(f"{kind}.{dtype}{where}", function, inputs, dtype, dynamic, leaves, (), tiers))
+                found.append(Case(f"{kind}.{dtype}{where}", function, inputs, dtype, dynamic, leaves, tiers))
         found += [
             Case(f"layer_norm.{dtype}", layer_norm, ((19, 768), (768,), (768,)), dtype, leaves=6),
             Case(f"amax.{dtype}", partial(torch.amax, dim=-1), ((19, 1500),), dtype, leaves=6),

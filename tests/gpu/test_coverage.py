@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import pytest
 
 from emmy.device.cuda_targets import cuda_target
+from emmy.priors.uninformed import UninformedPrior
+from emmy.schedule.knobs import KnobMap
 from emmy.schedule.space import enumerate_space
-from tests.gpu.cases import CASES
+from emmy.search.pick import Picker
+from emmy.search.pinned import Unmatched, pinned
+from tests.gpu.cases import CASES, PINS
 
 DTYPES = ("f32", "f16", "bf16")
 SIZES = ("", ".ragged", ".dynM", ".dynM.ragged")
@@ -57,6 +62,29 @@ def test_neighbours_and_batches(dtype: str) -> None:
                  "attention.b0", "layer_norm.dynM", "argmax.dynM", "column_sum.dynM"):  # fmt: skip
         kind, _, rest = name.partition(".")
         assert offered(f"{kind}.{dtype}{'.' if rest else ''}{rest}"), name
+
+
+def test_pins_are_realised_and_hold_every_form() -> None:
+    """What a sample of a hundred thousand leaves may miss."""
+    picker = Picker(cuda_target("sm_90a"), UninformedPrior("a test"), None, True)
+    forms: set[str] = set()
+    assert set(PINS) <= set(CASES)
+    for name, pins in PINS.items():
+        region = CASES[name].region()
+        for pin in pins:
+            found = pinned(picker, region, KnobMap.parse(pin))
+            assert not isinstance(found, Unmatched), f"{name} {found}"
+            tile = next(value for key, value in found.variant.knobs.items_ if key.family == "TILE")
+            tier = {"ScalarTile": "scalar", "AtomTile": "warp", "RowTile": "row"}[type(tile).__name__]
+            symbolic = " dynM" if region.symbols else ""
+            text = str(found.variant.knobs)
+            forms |= {f"{tier} {how}" for how in "kac" if re.search(rf"REDUCE=g\d+{how}", text)}
+            forms |= {f"{tier} slices" for _ in re.findall(r"REDUCE=g\d+c/c\d", text) if tier != "row"}
+            forms |= {f"{tier} {way}" for way in ("sync", "async") if f"/{way}" in text}
+            forms |= {f"{tier} raster{symbolic}"} if "RASTER=g" in text else set()
+    wanted = {f"{tier} {form}" for tier in ("scalar", "warp")
+              for form in ("k", "a", "c", "slices", "sync", "async", "raster", "raster dynM")}  # fmt: skip
+    assert wanted | {"row k", "row a"} <= forms, (wanted | {"row k", "row a"}) - forms
 
 
 def test_a_case_stays_cheap() -> None:

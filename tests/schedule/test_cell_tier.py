@@ -59,7 +59,6 @@ def test_every_offered_leaf_lowers(region: Region, caps) -> None:
     ("knobs", "name"),
     [
         ("TILE=n2048x1/f1x1", "threads_fit"),
-        ("TILE=n512x1/f2x1", "step_within_row"),
         ("TILE=n1x1/f99x1", "cells_at_most_32_vectors"),
     ],
 )

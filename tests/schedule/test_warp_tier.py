@@ -19,6 +19,7 @@ from emmy.schedule.knobs import KnobMap
 from emmy.schedule.space import enumerate_space, refusal
 from emmy.schedule.tiers.base import take
 from emmy.schedule.tiers.warp import WarpTier
+from tests.codegen.compilers import require_nvrtc
 from tests.passes.devices import CPU
 from tests.passes.test_lower_warp import ATOMS, F16, product
 
@@ -93,13 +94,9 @@ def test_fast_math_is_a_superset_and_pins_reach_it_always() -> None:
         (product(512, 512, 512), f"{F16}/w4x2/f4x8/k4,STAGE=d6/async", "shared_memory_fits"),
         (product(512, 512, 512), f"{F16}/w8x8/f1x1/k2,STAGE=d2/async", "threads_fit"),
         (product(512, 512, 512), f"{F16}/w2x2/f2x2/k2,STAGE=d2/async,REDUCE=g2a", "atomics_need_plain_f32_sum"),
-        (product(2048, 2048, 512), f"{F16}/w2x2/f2x2/k2,STAGE=d2/async,REDUCE=g2k", "split_fills_the_device"),
         (product(512, 512, 64), f"{F16}/w2x2/f2x2/k2,STAGE=d2/async,REDUCE=g4k", "split_within_k"),
-        (product(512, 512, 64), f"{F16}/w2x2/f2x2/k2,STAGE=d6/async", "ring_no_deeper_than_k"),
         (product(512, 511, 512), f"{F16}/w2x2/f2x2/k2,STAGE=d3/async", "async_copies_aligned_words"),
         (product(512, 512, 512), f"{ATOMS[DType.BF16]}/w2x2/f2x2/k2,STAGE=d3/async", "atom_takes_the_operands"),
-        (product(16, 512, 512), f"{F16}/w4x2/f4x2/k2,STAGE=d3/async", "tile_within_problem"),
-        (product(512, 512, 512), f"{F16}/w2x2/f2x4/k2,STAGE=d3/async,RASTER=g8", "group_orders_waves"),
     ],
 )
 def test_rules_refuse_by_name(region: Region, knobs: str, rule: str) -> None:
@@ -159,15 +156,39 @@ def sample(number: int, arch: str, seed: int) -> tuple[Region, str]:
     return region, str(TIER.knobs(problem, columns, row))
 
 
+def spilled(source: str, arch: str) -> int:
+    """Bytes of spill stores and loads by ptxas's own count, over the kernels of a source."""
+    log = compile_cuda(source, arch, ("--ptxas-options=-v",)).log
+    counts = re.findall(r"(\d+) bytes spill (?:stores|loads)", log)
+    assert counts, f"ptxas does not say what it spills: {log!r}"
+    return sum(map(int, counts))
+
+
+SPILLING = """
+extern "C" __global__ void __launch_bounds__(1024, 2) k(float* x) {
+  float t[64];
+  for (int i = 0; i < 64; i++) t[i] = x[i * 1024 + threadIdx.x];
+  __syncthreads();
+  for (int j = 0; j < 64; j++) for (int i = 0; i < 64; i++) t[i] = t[i] * t[63 - i] + x[j];
+  for (int i = 0; i < 64; i++) x[i * 1024 + threadIdx.x] = t[i];
+}
+"""
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_a_spill_is_seen(arch: str) -> None:
+    require_nvrtc()
+    assert spilled(SPILLING, arch) > 0
+    assert spilled('extern "C" __global__ void k(float* x) { x[1] = 2; }', arch) == 0
+
+
 def compiled(region: Region, knobs: str, arch: str) -> None:
     caps = cuda_target(arch)
     problem = TIER.match(region, caps)
     columns = TIER.read(problem, KnobMap.parse(knobs))
     plan = TIER.lower(problem, caps, columns)
     for launch in plan.launches:
-        result = compile_cuda(render(launch.kernel, "cuda"), arch)
-        assert len(result.cubin) > 1000
-        assert "spill" not in result.log
+        assert spilled(render(launch.kernel, "cuda"), arch) == 0, f"{knobs} on {arch}"
 
 
 @pytest.mark.parametrize("number", range(12))

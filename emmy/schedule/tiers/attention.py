@@ -36,28 +36,31 @@ def lanes_of(fm: Any, n: Any, caps: Capabilities) -> Any:
 
 @rule("threads_fit")
 def _threads_fit(problem: Attention, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """As many threads a block as the device takes, at most."""
     return c["n"] * c["m"] <= caps.max_threads
 
 
 @rule("threads_power_of_two")
 def _threads_power(problem: Attention, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # the threads of a row exchange maxima and totals by halving
+    """A power of two threads a row: they exchange maxima and totals by halving."""
     return (c["n"] & (c["n"] - 1)) == 0
 
 
 @rule("passes_cover_key_block")
 def _passes(problem: Attention, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A block of keys of whole passes."""
     return c["bk"] % (c["n"] * c["fq"]) == 0
 
 
 @rule("head_dim_covered")
 def _columns_covered(problem: Attention, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A head dimension that the threads' columns divide."""
     return problem.sizes[4] % (c["n"] * c["fp"]) == 0
 
 
-@rule("block_within_problem")
+@rule("block_within_problem", policy=True)
 def _block_within(problem: Attention, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # a block may overhang rows and keys, but not by a whole block
+    """A block that overhangs rows and keys by less than a whole block."""
     _, m, n, _, _ = problem.sizes
     rows = c["m"] * c["fm"]
     return ((rows < 2 * max(m, 1)) | (rows == 1)) & ((c["bk"] < 2 * max(n, 1)) | (c["bk"] == c["n"] * c["fq"]))
@@ -65,19 +68,21 @@ def _block_within(problem: Attention, caps: Capabilities, c: Columns) -> NDArray
 
 @rule("registers_fit")
 def _registers_fit(problem: Attention, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # a CPU's compiler spills what does not fit, gently at first: half as much again is still worth a look
+    """Fragments within the registers of a thread; on a CPU within half as many again, which its compiler spills
+    gently."""
     limit = caps.registers * 3 // 2 if caps.kind == "cpu" else min(caps.registers, 255)
     return _registers(problem, caps, c) <= limit
 
 
 @rule("shared_memory_fits")
 def _smem_fits(problem: Attention, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """Blocks of keys and values within the shared memory of a block."""
     return _smem(problem, caps, c) <= caps.smem_bytes
 
 
 @rule("float32_values")
 def _float32(problem: Attention, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # scores, weights and output are held in float32
+    """Operands computed with in float32."""
     return np.full(len(c["n"]), problem.comp.dtype.compute.value == "f32")
 
 

@@ -1,8 +1,9 @@
-"""What a tier is: an analysis of a region, a grid of leaves as columns, legality rules, features, and a lowering.
+"""What a tier is: an analysis of a region, a grid of leaves as columns, rules, features, and a lowering.
 
 A leaf is one row of ``Columns`` (NumPy arrays of equal length, one a schedule parameter). Each tier has one list of
 rules; a rule is a function over columns, so a hundred thousand leaves are checked at once, and its name and file:line
-explain why a leaf was never offered.
+explain why a leaf was never offered. Rules of legality hold for pins as well; rules of policy only keep out of a search
+what is known not to be worth it, and a pin reaches past them.
 """
 
 from __future__ import annotations
@@ -27,26 +28,36 @@ LEVELS = ("fuse", "tier", "cta", "warp", "k", "reduce", "stage", "wspec", "raste
 """Fork order. Every tier gives each leaf an integer label a level; leaves with equal labels share the fork's branch."""
 
 
+Check = Callable[[Any, Capabilities, Columns], NDArray[np.bool_]]
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A legality rule over columns: ``check(problem, caps, columns)`` is True where a leaf is allowed."""
+    """A rule over columns: ``check(problem, caps, columns)`` is True where a leaf is allowed.
+
+    what: what it asks for, as an error's "expected". policy: it is about what is worth a measurement, not about what is
+    right: the enumeration obeys it, a pin does not.
+    """
 
     name: str
     where: str
-    check: Callable[[Any, Capabilities, Columns], NDArray[np.bool_]]
+    what: str
+    policy: bool
+    check: Check
 
     def refusal(self, **facts: Any) -> Refused:
-        return Refused(self.name, self.where, **facts)
+        return Refused(self.name, self.where, **{"expected": self.what, **facts})
 
 
-def rule(name: str) -> Callable[[Callable[[Any, Capabilities, Columns], NDArray[np.bool_]]], Rule]:
-    """Makes a legality rule of a function; its place in the source is recorded."""
+def rule(name: str, policy: bool = False) -> Callable[[Check], Rule]:
+    """Makes a rule of a function: its place in the source is recorded, its docstring is what the rule asks for."""
 
-    def wrap(check: Callable[[Any, Capabilities, Columns], NDArray[np.bool_]]) -> Rule:
+    def wrap(check: Check) -> Rule:
         code = check.__code__
         path = code.co_filename
         short = path[path.rindex("emmy/") :] if "emmy/" in path else path
-        return Rule(name, f"{short}:{code.co_firstlineno}", check)
+        what = " ".join((check.__doc__ or "").split()).rstrip(".")
+        return Rule(name, f"{short}:{code.co_firstlineno}", what[:1].lower() + what[1:], policy, check)
 
     return wrap
 
@@ -87,18 +98,21 @@ class Tier(ABC):
     def lower(self, problem: Any, caps: Capabilities, columns: Columns) -> Plan:
         """The plan of a one-row leaf. Refuses what the rules refuse; never changes a parameter."""
 
-    def legal(self, problem: Any, caps: Capabilities, columns: Columns) -> tuple[NDArray[np.bool_], NDArray[np.int16]]:
-        """(allowed, index of the first refusing rule or -1) a leaf."""
+    def legal(
+        self, problem: Any, caps: Capabilities, columns: Columns, policy: bool = True
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int16]]:
+        """(allowed, index of the first refusing rule or -1) a leaf. policy: rules of policy count as well."""
         count = len(next(iter(columns.values())))
         first = np.full(count, -1, dtype=np.int16)
         for number, one in enumerate(self.rules):
-            allowed = np.broadcast_to(one.check(problem, caps, columns), (count,))
-            first[~allowed & (first < 0)] = number
+            if policy or not one.policy:
+                allowed = np.broadcast_to(one.check(problem, caps, columns), (count,))
+                first[~allowed & (first < 0)] = number
         return first < 0, first
 
     def refuse(self, problem: Any, caps: Capabilities, columns: Columns) -> Refused | None:
-        """Why a one-row leaf is not legal, or None."""
-        allowed, first = self.legal(problem, caps, columns)
+        """Why a one-row leaf cannot be realised, or None. Rules of policy do not count."""
+        allowed, first = self.legal(problem, caps, columns, policy=False)
         return None if allowed[0] else self.rules[int(first[0])].refusal()
 
 

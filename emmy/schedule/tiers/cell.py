@@ -106,23 +106,26 @@ class CellProblem:
 
 @rule("threads_fit")
 def _threads_fit(problem: CellProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """As many threads a block as the device takes, at most."""
     return c["n"] <= caps.max_threads
 
 
-@rule("step_within_row")
+@rule("step_within_row", policy=True)
 def _step_within(problem: CellProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # more threads or cells than a row of cells has would only idle
+    """Threads and cells that overhang a row of cells by less than a whole step: more would only idle."""
     step = c["n"].astype(np.int64) * c["fn"]
     return (step < 2 * max(problem.inner, 1)) | (step == 1)
 
 
 @rule("registers_fit")
 def _registers_fit(problem: CellProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """The cells' values within the registers of a thread."""
     return registers(problem, caps, c) <= caps.registers
 
 
 @rule("cells_at_most_32_vectors")
 def _vectors(problem: CellProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """At most 32 vectors a thread."""
     return c["fn"] // problem.access(caps, c["fn"]) <= 32
 
 

@@ -40,35 +40,40 @@ from emmy.schedule.tiers.row_problem import (
 
 @rule("vec_is_power_of_two")
 def _vec_power(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A power of two elements a thread and step."""
     return (c["vec"] > 0) & (c["vec"] & (c["vec"] - 1) == 0)
 
 
 @rule("threads_are_power_of_two")
 def _threads_power(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A power of two threads a row."""
     return c["threads"] & (c["threads"] - 1) == 0
 
 
 @rule("threads_fit")
 def _threads_fit(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """As many threads a block as the device takes, at most."""
     return threads_a_block(problem, caps, c) <= caps.max_threads
 
 
 @rule("vec_at_most_32_accesses")
 def _vec_accesses(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """At most 32 accesses a thread and step."""
     return c["vec"] // problem.access(caps, c["vec"]) <= 32
 
 
-@rule("step_within_row")
+@rule("step_within_row", policy=True)
 def _step_within(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # threads or accesses that find no element in a row only cost; the next smaller step does the same work
+    """A step that overhangs the row by less than a whole step: the next smaller one does the same work."""
     if problem.program.across:
         return (problem.access(caps, c["vec"]) < 2 * max(problem.last, 1)) | (c["vec"] == 1)
     step = c["vec"] * c["threads"] * c["split"]
     return (step < 2 * max(problem.last, 1)) | (step == 1)
 
 
-@rule("rows_within_problem")
+@rule("rows_within_problem", policy=True)
 def _rows_within(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A block that overhangs the rows by less than a whole block."""
     total = np.full(len(c["vec"]), problem.rows, dtype=np.int64)
     if problem.program.is_map:
         total *= -(-problem.columns // (c["vec"] * c["threads"]).astype(np.int64))
@@ -78,6 +83,7 @@ def _rows_within(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray
 
 @rule("rows_are_whole_vectors")
 def _rows_vectors(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """Whole vectors of rows, where the rows are the contiguous axis."""
     if not problem.program.across:
         return np.ones(len(c["vec"]), dtype=bool)
     return c["rows"] % problem.access(caps, c["vec"]) == 0
@@ -85,64 +91,77 @@ def _rows_vectors(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArra
 
 @rule("threads_share_contiguous_rows")
 def _threads_share(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """One thread a row, where the rows are the contiguous axis."""
     return (c["threads"] == 1) | (not problem.program.across)
 
 
 @rule("residency_holds_something")
 def _holds(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A row that is read more than once, to hold it."""
     return (c["residency"] == REREAD) | (problem.held > 0)
 
 
 @rule("resident_row_has_constant_columns")
 def _constant(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """Columns of a constant number that lie one after the other, to hold a row."""
     return (c["residency"] == REREAD) | (problem.fixed and not problem.program.across)
 
 
 @rule("register_row_is_whole_accesses")
 def _reg_divides(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A row of whole accesses, to hold it in registers."""
     return (c["residency"] != REG) | (problem.columns % problem.access(caps, c["vec"]) == 0)
 
 
 @rule("registers_fit")
 def _registers_fit(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A held row within the registers of a thread."""
     return (c["residency"] != REG) | (registers(problem, caps, c) <= caps.registers)
 
 
 @rule("shared_memory_fits")
 def _smem_fits(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """Held rows and exchanged values within the shared memory of a block."""
     return smem_bytes(problem, caps, c) <= caps.smem_bytes
 
 
 @rule("split_reductions_are_independent")
 def _split_level(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """Reductions that do not wait for each other, to split a row over blocks."""
     return (c["split"] == 1) | problem.splits
 
 
 @rule("split_rereads")
 def _split_rereads(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A row that is not held, to split it over blocks."""
     return (c["split"] == 1) | (c["residency"] == REREAD)
 
 
 @rule("split_within_columns")
 def _split_within(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A split that leaves each block's threads an access."""
     width = 1 if problem.program.across else 1 * c["vec"]
     return (c["split"] == 1) | (c["split"] * c["threads"] * width <= problem.columns)
 
 
 @rule("atomics_join_plain_sums")
 def _atomics(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """Atomics for a split whose outputs are plain float32 sums of contiguous rows, on a device that adds float32
+    atomically."""
     able = caps.atomics_f32 and problem.plain and not problem.program.across
     return (c["atomic"] == 0) | ((c["split"] > 1) & able)
 
 
 @rule("map_has_nothing_to_keep")
 def _map_plain(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """Nothing held and no split, where nothing is reduced."""
     plain = (c["residency"] == REREAD) & (c["split"] == 1)
     return plain | (not problem.program.is_map)
 
 
 @rule("fast_exp_needs_exp")
 def _fast_exp(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """An exponential, to make it a fast one."""
     return (c["fast_exp"] == 0) | problem.has_exp
 
 

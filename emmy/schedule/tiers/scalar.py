@@ -68,30 +68,34 @@ def _half(problem: Contraction) -> bool:
 
 @rule("threads_fit")
 def _threads_fit(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """As many threads a block as the device takes, at most."""
     return c["n"] * c["m"] * c["slices"] <= caps.max_threads
 
 
 @rule("registers_fit")
 def _registers_fit(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # a CPU's compiler spills what does not fit, gently at first: half as much again is still worth a look
+    """Fragments and what feeds them within the registers of a thread; on a CPU within half as many again, which its
+    compiler spills gently."""
     limit = caps.registers * 3 // 2 if caps.kind == "cpu" else caps.registers
     return _registers(caps, problem, c) <= limit
 
 
 @rule("shared_memory_fits")
 def _smem_fits(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A ring within the shared memory of a block."""
     return _smem(problem, caps, c) <= caps.smem_bytes
 
 
 @rule("transport_offered")
 def _transport_offered(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A transport that the device has, and a depth beside it; neither for operands read straight from memory."""
     offered = np.array([not name or name in caps.transports for name in TRANSPORTS])
     return offered[c["transport"]] & ((c["transport"] == 0) == (c["depth"] == 0))
 
 
-@rule("tile_within_problem")
+@rule("tile_within_problem", policy=True)
 def _tile_within(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # a tile may overhang the problem, but not by a whole tile: the next smaller one would do the same work
+    """A tile that overhangs the problem by less than a whole tile: the next smaller one does the same work."""
     _, m, n, _ = problem.sizes
     return ((c["m"] * c["fm"] < 2 * max(m, 1)) | (c["m"] * c["fm"] == 1)) & (
         (c["n"] * c["fn"] < 2 * max(n, 1)) | (c["n"] * c["fn"] == 1)
@@ -100,7 +104,7 @@ def _tile_within(problem: Contraction, caps: Capabilities, c: Columns) -> NDArra
 
 @rule("vector_clamp_inside")
 def _vector_inside(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # edge vectors are read at the last whole vector of the row, which must exist
+    """Vectors no wider than a row, and none along a symbolic N: edges are read at the row's last whole vector."""
     n = problem.size(problem.n)
     lanes = lanes_of(c["fn"], caps, problem.comp.dtype)
     symbolic = bool(problem.region.symbols) and not isinstance(problem.n.extent, Const)
@@ -109,17 +113,19 @@ def _vector_inside(problem: Contraction, caps: Capabilities, c: Columns) -> NDAr
 
 @rule("split_within_k")
 def _split_within(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A split that leaves each part a k step."""
     return (c["split"] == 1) | (c["split"] * c["k"] <= problem.size(problem.k))
 
 
-@rule("split_fills_the_device")
+@rule("split_fills_the_device", policy=True)
 def _split_fills(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # a split buys blocks with traffic: on a GPU it is not offered beyond eight blocks a multiprocessor
+    """On a GPU at most eight blocks a multiprocessor: a split buys blocks with traffic."""
     return (c["split"] == 1) | (caps.kind == "cpu") | (_tiles(problem, c) * c["split"] <= 8 * caps.units)
 
 
 @rule("atomics_need_plain_f32_sum")
 def _atomics(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """Atomics for a split whose one output is the plain float32 sum, on a device that adds float32 atomically."""
     plain = len(problem.epilogue) == 1 and problem.epilogue[0][1] is None
     f32 = problem.epilogue[0][0].tensor.dtype == DType.F32
     return (c["how"] != HOWS.index("a")) | ((c["split"] > 1) & bool(caps.atomics_f32 and plain and f32))
@@ -127,29 +133,32 @@ def _atomics(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np
 
 @rule("split_one_k_axis")
 def _split_one_axis(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """One reduced axis for a split."""
     return (c["split"] == 1) | (not problem.k_outer)
 
 
 @rule("staged_in_order")
 def _staged(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """One reduced axis for a ring."""
     return (c["depth"] == 0) | (not problem.k_outer)
 
 
 @rule("cluster_on_device")
 def _cluster(p: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # a cluster's blocks are started together: 2, 4 or 8 of them
+    """A cluster of 2, 4 or 8 blocks, as many as the device starts together."""
     sizes = np.isin(c["split"], (2, 4, 8)) & (c["split"] <= caps.cluster)
     return (c["how"] != HOWS.index("c")) | sizes
 
 
-@rule("cluster_in_one_wave")
+@rule("cluster_in_one_wave", policy=True)
 def _one_wave(p: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """Clusters that all run at once."""
     return clustered_in_one_wave(c, _tiles(p, c), caps.units)
 
 
 @rule("cluster_shares_fragment")
 def _cluster_shares(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # each of its blocks sums as many of a thread's vectors, in float32, out of a ring kernel's registers
+    """A cluster over a ring, whose blocks each sum as many whole float32 vectors of a fragment."""
     lanes = lanes_of(c["fn"], caps, problem.comp.dtype)
     even = (c["fm"] * c["fn"] // lanes) % c["split"] == 0
     able = problem.comp.dtype.compute == DType.F32
@@ -158,14 +167,15 @@ def _cluster_shares(problem: Contraction, caps: Capabilities, c: Columns) -> NDA
 
 @rule("slices_are_warps")
 def _slices(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # a slice is whole warps, numbered as in a staged block, and has the same number of steps of a slot as the others
+    """Slices of whole warps (n a multiple of 8, m of 4) over a ring, with as many steps of a slot each, on a GPU."""
     warps = (c["n"] % 8 == 0) & (c["m"] % 4 == 0) & (c["depth"] > 0) & (caps.kind != "cpu")
     return (c["slices"] == 1) | (warps & (c["k"] % c["slices"] == 0))
 
 
-@rule("slices_for_few_tiles")
+@rule("slices_for_few_tiles", policy=True)
 def _slices_few(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # where blocks abound, more of them a multiprocessor do the same without a sum over slices
+    """Slices for few tiles, 64 to 512 threads and 8 of k each: where blocks abound, more of them do the same without a
+    sum."""
     threads = c["n"] * c["m"] * c["slices"]
     fits = (threads >= 64) & (threads <= 512) & (c["k"] >= 8 * c["slices"])
     return (c["slices"] == 1) | (fits & (_tiles(problem, c) * c["split"] <= 3 * caps.units))
@@ -173,13 +183,14 @@ def _slices_few(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray
 
 @rule("group_within_rows")
 def _group(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A group of rows of blocks that the problem has."""
     _, m, _, _ = problem.sizes
     return (c["group"] == 0) | (c["group"] * c["m"] * c["fm"] < 2 * m)
 
 
-@rule("group_orders_waves")
+@rule("group_orders_waves", policy=True)
 def _group_waves(problem: Contraction, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # the order of the blocks matters where they do not all run at once
+    """More blocks than run at once: else their order does not matter."""
     return (c["group"] == 0) | (caps.kind == "cpu") | (_tiles(problem, c) > caps.units)
 
 

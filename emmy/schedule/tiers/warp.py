@@ -58,53 +58,58 @@ class WarpProblem:
 
 @rule("atom_takes_the_operands")
 def _atom(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """An atom of the operands' types."""
     return np.array([name in p.atoms for name in MMA])[c["atom"]]
 
 
 @rule("threads_fit")
 def _threads_fit(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """As many threads a block as the device takes, at most."""
     return _threads(c) <= caps.max_threads
 
 
 @rule("accumulators_fit")
 def _accumulators_fit(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # half of the registers: fragments of two atoms, addresses and copies take the rest
+    """At most 128 accumulators a thread, half of its registers: fragments, addresses and copies take the rest."""
     return _accumulators(c) <= 128
 
 
 @rule("registers_fit")
 def _registers_fit(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """Estimated registers within those of a thread, and of a multiprocessor."""
     each = _registers(p, c)
     return (each <= caps.registers) & (each * _threads(c) <= SM_REGISTERS)
 
 
 @rule("shared_memory_fits")
 def _smem_fits(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A ring within the shared memory of a block."""
     return _smem(p, c) <= caps.smem_bytes
 
 
 @rule("transport_offered")
 def _transport_offered(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A ring, by a transport that the device has."""
     offered = np.array([bool(name) and name in caps.transports for name in TRANSPORTS])
     return offered[c["transport"]] & (c["depth"] >= 1)
 
 
 @rule("async_copies_aligned_words")
 def _async_aligned(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # cp.async moves 4, 8 or 16 aligned bytes and computes nothing on the way
+    """Operands that cp.async can copy: 4, 8 or 16 aligned bytes, and nothing computed on the way."""
     able = p.a.async_copies and p.b.async_copies
     return (c["transport"] != TRANSPORTS.index("async")) | able
 
 
-@rule("ring_no_deeper_than_k")
+@rule("ring_no_deeper_than_k", policy=True)
 def _ring_depth(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # slots that no step ever fills cost shared memory and nothing else; two are always allowed
+    """No more slots than k steps, two aside: those that no step fills cost memory and nothing else."""
     return (c["depth"] <= 2) | (c["depth"] - 1 <= _steps(p, c))
 
 
-@rule("tile_within_problem")
+@rule("tile_within_problem", policy=True)
 def _tile_within(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # a tile may overhang the problem, but not by a whole tile: the next smaller one would do the same work
+    """A tile that overhangs the problem by less than a whole tile: the next smaller one does the same work."""
     _, m, n, _ = p.sizes
     block_m, block_n = _block(c)
     return ((block_m < 2 * max(m, 1)) | (c["wm"] * c["fm"] == 1)) & (
@@ -114,22 +119,25 @@ def _tile_within(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.b
 
 @rule("one_k_axis")
 def _one_k(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """One reduced axis."""
     return np.full(len(c["wm"]), not p.contraction.k_outer)
 
 
 @rule("split_within_k")
 def _split_within(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A split that leaves each part a k step."""
     return (c["split"] == 1) | (c["split"] * c["k"] * ATOM_K <= p.sizes[3])
 
 
-@rule("split_fills_the_device")
+@rule("split_fills_the_device", policy=True)
 def _split_fills(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # a split buys blocks with traffic: it is not offered beyond three blocks a multiprocessor
+    """At most three blocks a multiprocessor: a split buys blocks with traffic."""
     return (c["split"] == 1) | (_tiles(p, c) * c["split"] <= 3 * caps.units)
 
 
 @rule("atomics_need_plain_f32_sum")
 def _atomics(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """Atomics for a split whose one output is the plain float32 sum, on a device that adds float32 atomically."""
     epilogue = p.contraction.epilogue
     plain = len(epilogue) == 1 and epilogue[0][1] is None and epilogue[0][0].tensor.dtype == DType.F32
     return (c["how"] != HOWS.index("a")) | ((c["split"] > 1) & bool(caps.atomics_f32 and plain))
@@ -137,19 +145,20 @@ def _atomics(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_
 
 @rule("cluster_on_device")
 def _cluster(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # a cluster's blocks are started together: 2, 4 or 8 of them
+    """A cluster of 2, 4 or 8 blocks, as many as the device starts together."""
     sizes = np.isin(c["split"], (2, 4, 8)) & (c["split"] <= caps.cluster)
     return (c["how"] != HOWS.index("c")) | sizes
 
 
-@rule("cluster_in_one_wave")
+@rule("cluster_in_one_wave", policy=True)
 def _one_wave(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """Clusters that all run at once."""
     return clustered_in_one_wave(c, _tiles(p, c), caps.units)
 
 
 @rule("cluster_shares_atoms")
 def _cluster_shares(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # each of its blocks sums as many of a warp's atoms: rows of them, or parts of a row
+    """A cluster whose blocks each sum as many of a warp's atoms: rows of them, or parts of a row."""
     parts = c["split"] // c["fm"]
     rows = c["fm"] % c["split"] == 0
     columns = (c["split"] % c["fm"] == 0) & (c["fn"] % np.maximum(parts, 1) == 0)
@@ -158,20 +167,26 @@ def _cluster_shares(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[n
 
 @rule("slices_share_atoms")
 def _slices(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # every slice has as many atoms of a k step; where blocks abound, more of them a multiprocessor do the same
-    few = _tiles(p, c) * c["split"] <= 2 * caps.units
-    return (c["slices"] == 1) | (few & (c["k"] % c["slices"] == 0))
+    """As many atoms of a k step for every slice."""
+    return c["k"] % c["slices"] == 0
+
+
+@rule("slices_for_few_tiles", policy=True)
+def _slices_few(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """Slices for few tiles: where blocks abound, more of them a multiprocessor do the same without a sum."""
+    return (c["slices"] == 1) | (_tiles(p, c) * c["split"] <= 2 * caps.units)
 
 
 @rule("group_within_rows")
 def _group(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
+    """A group of rows of blocks that the problem has."""
     block_m, _ = _block(c)
     return (c["group"] == 0) | (c["group"] * block_m < 2 * p.sizes[1])
 
 
-@rule("group_orders_waves")
+@rule("group_orders_waves", policy=True)
 def _group_waves(p: WarpProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
-    # the order of the blocks matters where they do not all run at once
+    """More blocks than run at once: else their order does not matter."""
     return (c["group"] == 0) | (_tiles(p, c) > caps.units)
 
 
@@ -182,7 +197,7 @@ class WarpTier(Tier):
     rules: ClassVar[tuple[Rule, ...]] = (
         _atom, _one_k, _threads_fit, _accumulators_fit, _registers_fit, _smem_fits, _transport_offered, _async_aligned,
         _ring_depth, _tile_within, _split_within, _split_fills, _atomics,
-        _cluster, _one_wave, _cluster_shares, _slices, _group, _group_waves,
+        _cluster, _one_wave, _cluster_shares, _slices, _slices_few, _group, _group_waves,
     )  # fmt: skip
 
     def match(self, region: Region, caps: Capabilities) -> WarpProblem:
