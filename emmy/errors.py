@@ -189,8 +189,8 @@ class OutOfMemory(EmmyError):
     status: ClassVar[str] = "bench_fail"
 
 
-class TimedOut(EmmyError):
-    """A compile or a run exceeded its deadline and was killed."""
+class TimedOut(CompileFailed):
+    """A compilation exceeded its deadline and was killed."""
 
     status: ClassVar[str] = "timeout"
 

@@ -25,7 +25,7 @@ from emmy.bench.records import CONFIRM, SCREEN, Status
 from emmy.bench.roofline import plausible
 from emmy.device.base import Capabilities
 from emmy.device.binaries import BinaryCache, CompilePool
-from emmy.errors import CompileFailed, DeviceLost, FullDisk, MissingPrerequisite, OutOfMemory
+from emmy.errors import DeviceLost, FullDisk, MissingPrerequisite, OutOfMemory, TimedOut
 
 PREHEAT_S = 0.2
 PROCESSES = 6
@@ -248,8 +248,8 @@ class Bench:
             try:
                 for compile_job in cuda_jobs(artefact, job["row"]["regime"], self.caps):
                     self._compilers.wait(*compile_job, self.deadlines.get("compile", DEADLINES_S["compile"]))
-            except CompileFailed as error:
-                return Reply(Status.COMPILE_FAILED, str(error))
+            except TimedOut as error:
+                return Reply(Status(error.status), str(error))
         with self._alone():
             return self._reply(self._worker().submit(job, self.deadlines), artefact)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from emmy.errors import CompileFailed
+from emmy.errors import CompileFailed, TimedOut
 
 VERSION = 1
 """Of the file format: in the key."""
@@ -121,7 +121,7 @@ class CompilePool:
         return self.pool
 
     def wait(self, source: str, arch: str, options: tuple[str, ...], deadline_s: float) -> None:
-        """Waits until a requested job is done. Raises CompileFailed after ``deadline_s``; the pool is killed then."""
+        """Waits until a requested job is done. Raises TimedOut after ``deadline_s``; the pool is killed then."""
         future = self.pending.get(BinaryCache.key(source, arch, options, ""))
         if future is None:
             return
@@ -129,7 +129,7 @@ class CompilePool:
             future.result(timeout=deadline_s)
         except TimeoutError:
             self.close()
-            raise CompileFailed(f"compilation exceeded its deadline of {deadline_s:g} s") from None
+            raise TimedOut("compilation", deadline_s) from None
         except BrokenProcessPool:
             self.close()
 

@@ -20,7 +20,7 @@ from emmy.codegen.nvrtc import need_architecture, nvrtc_version
 from emmy.device.base import BuildReport, Capabilities
 from emmy.device.binaries import BinaryCache
 from emmy.device.cuda_settle import OtherContext
-from emmy.device.cuda_targets import cuda_target
+from emmy.device.cuda_targets import OLDEST, cuda_target
 from emmy.errors import (
     CompileFailed,
     ContextLost,
@@ -113,7 +113,7 @@ class CudaDevice:
         need_architecture(self.caps.arch)
         self.binaries = BinaryCache(cache_folder())
         self.graphs: dict[tuple[int, ...], Any] = {}
-        self.meter = Clocks()
+        self.meter = Clocks(cupy)
         self.other: OtherContext | None = None
 
     # -- compile ---------------------------------------------------------------------------------------------------
@@ -342,18 +342,19 @@ class CudaDevice:
 
 
 class Clocks:
-    """SM clock and throttle reasons through NVML, where it can be read; zeros and empty text where not."""
+    """SM clock and throttle reasons of the current GPU through NVML; zeros and empty text where it cannot be read."""
 
-    def __init__(self) -> None:
-        self.nvml: Any = None
+    def __init__(self, cp: Any) -> None:
+        self.nvml: Any = open_nvml()
         self.handle: Any = None
+        if self.nvml is None:
+            return
         try:
-            import pynvml
-
-            pynvml.nvmlInit()
-            self.nvml, self.handle = pynvml, pynvml.nvmlDeviceGetHandleByIndex(0)
+            # NVML counts every GPU of the machine, CUDA those of CUDA_VISIBLE_DEVICES: the bus tells them apart
+            bus = cp.cuda.runtime.deviceGetPCIBusId(cp.cuda.runtime.getDevice())
+            self.handle = self.nvml.nvmlDeviceGetHandleByPciBusId(bus)
         except Exception:
-            # NVML is an extra: without the package, or without permission, rows simply carry no clock
+            # without permission for this GPU rows simply carry no clock
             self.nvml = None
 
     def read(self) -> tuple[int, str]:
@@ -373,23 +374,63 @@ _THROTTLES = {
 }  # fmt: skip
 
 
+def open_nvml() -> Any:
+    """NVML's module, initialised; None where it cannot be used."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:
+        # NVML is an extra: neither its package nor its library has to be there
+        return None
+    return pynvml
+
+
+DRIVER_FILE = Path("/proc/driver/nvidia/version")
+
+
+def driver_release(cp: Any) -> str:
+    """The driver's release (``580.82.07``); ``CUDA 13.0`` where neither NVML nor the kernel's module tells it.
+
+    Many releases are for one CUDA version, and evidence of one is not that of another.
+    """
+    nvml = open_nvml()
+    if nvml is not None:
+        with contextlib.suppress(nvml.NVMLError):
+            told = nvml.nvmlSystemGetDriverVersion()
+            return told.decode() if isinstance(told, bytes) else str(told)
+    with contextlib.suppress(OSError):
+        found = re.search(r"Kernel Module\b.*?\s(\d+(?:\.\d+)+)\s", DRIVER_FILE.read_text())
+        if found is not None:
+            return found[1]
+    return f"CUDA {version(cp.cuda.runtime.driverGetVersion())}"
+
+
 def describe(cp: Any) -> Capabilities:
-    """Capabilities of the current GPU: its own numbers, on top of its architecture's compile target."""
+    """Capabilities of the current GPU: its own numbers, on top of its architecture's compile target.
+
+    Raises MissingPrerequisite for a GPU that is older than every target.
+    """
     device = cp.cuda.runtime.getDevice()
     facts = cp.cuda.runtime.getDeviceProperties(device)
     major, minor = int(facts["major"]), int(facts["minor"])
     arch = f"sm_{major}{minor}"
+    name = facts["name"].decode() if isinstance(facts["name"], bytes) else str(facts["name"])
+    if (major, minor) < OLDEST:
+        raise MissingPrerequisite(
+            f"the CUDA GPU {name} is too old", found=f"compute capability {major}.{minor}",
+            expected="{}.{} or newer".format(*OLDEST), hint="use --device opencl",
+        )  # fmt: skip
     try:
         base = cuda_target("sm_90a" if arch == "sm_90" else arch)
     except InputError:
         base = replace(
             cuda_target("sm_80"), arch=arch, peak_flops=0.0, tensor_flops=0.0, peak_bytes=0.0, cache_bytes_s=0.0
         )
-    name = facts["name"].decode() if isinstance(facts["name"], bytes) else str(facts["name"])
     return replace(
         base,
         name=name,
-        driver=str(cp.cuda.runtime.driverGetVersion()),
+        driver=driver_release(cp),
         compiler="nvrtc {}.{}".format(*nvrtc_version()),
         units=int(facts["multiProcessorCount"]),
         smem_bytes=int(facts["sharedMemPerBlockOptin"]),

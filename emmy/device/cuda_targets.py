@@ -44,6 +44,10 @@ TARGETS: dict[str, Target] = {
     "sm_80": Target(
         "A100", 108, 163 << 10, 40 << 20, 80 << 30, 19.5e12, 312e12, 2.039e12, 7.0e12, _MMA, ("sync", "async")
     ),
+    # cache: not measured; the RTX 4090's, which has as many memory channels, by their clocks (1.70 and 2.52 GHz)
+    "sm_86": Target(
+        "RTX 3090", 82, 99 << 10, 6 << 20, 24 << 30, 35.6e12, 142e12, 0.936e12, 3.7e12, _MMA, ("sync", "async")
+    ),
     "sm_89": Target(
         "RTX 4090", 128, 99 << 10, 72 << 20, 24 << 30, 82.6e12, 330e12, 1.008e12, 5.5e12, _MMA, ("sync", "async")
     ),
@@ -56,9 +60,12 @@ TARGETS: dict[str, Target] = {
     ),
 }  # fmt: skip
 
+OLDEST = (8, 0)
+"""Compute capability from which there are ``cp.async`` and ``mma.sync`` m16n8k16, which every target has."""
 
 GPUS: dict[str, str] = {
     r"\b(A100|A30|A800)\b": "sm_80",
+    r"\b(RTX 30\d\d|RTX A\d{3,4}|A10G?|A16|A40|A2)\b": "sm_86",
     r"\b(RTX 40\d\d|RTX \d+ Ada|L4|L40S?)\b": "sm_89",
     r"\b(H100|H200|H800|H20|GH200)\b": "sm_90a",
     r"\b(RTX 50\d\d|RTX PRO \d+ Blackwell)\b": "sm_120",

@@ -90,7 +90,7 @@ def opencl_capabilities(work_dir: Path) -> Capabilities:
 def cuda_capabilities() -> Capabilities:
     """Capabilities of the first CUDA GPU, asked for in a process of its own: this one gets no context.
 
-    Raises MissingPrerequisite: no driver, a driver older than the runtime, no GPU, no CuPy, no NVRTC.
+    Raises MissingPrerequisite: no driver, a driver older than the runtime, no GPU or too old a one, no CuPy, no NVRTC.
     """
     answer = _ask([sys.executable, "-m", "emmy.device.probe", "cuda"], dict(os.environ), "the CUDA device")
     if isinstance(answer, Capabilities):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from emmy.config import default_work_dir
@@ -38,17 +39,33 @@ def resolve(name: str | None) -> str:
     if name is None or name == "auto":
         return "cuda" if has_cuda_gpu() else "opencl"
     if name not in NAMES and name not in TARGETS:
-        raise InputError("device", found=repr(name), expected=", ".join((*NAMES, *TARGETS)))
+        raise InputError(
+            "device",
+            found=repr(name),
+            expected=", ".join(NAMES),
+            hint=f"{', '.join(TARGETS)} are targets, for emmy compile --target",
+        )
     return name
 
 
+_COUNT = """
+import ctypes
+driver, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+if driver.cuInit(0) == driver.cuDeviceGetCount(ctypes.byref(count)) == 0:
+    print("GPU " * count.value)
+"""
+
+
 def has_cuda_gpu() -> bool:
-    """Whether the NVIDIA driver's own tool lists a GPU; no context is created."""
+    """Whether the NVIDIA driver has a GPU for this process, by its own tool; no context is created.
+
+    A container may have the driver's library without the tool. A process of its own asks that one then; what /proc
+    lists is no answer, since it is the host's and names GPUs that the container was not given.
+    """
     tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return False
+    command = [tool, "-L"] if tool is not None else [sys.executable, "-I", "-S", "-c", _COUNT]
     try:
-        listed = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=20, check=False)
+        listed = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return listed.returncode == 0 and listed.stdout.startswith("GPU ")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from emmy.bench.artefact import Artefact
 from emmy.device.base import Capabilities
-from emmy.errors import CompileFailed, EmmyError
+from emmy.errors import CompileFailed, EmmyError, TimedOut
 from emmy.ir.nest import Region
 from emmy.schedule.knobs import KnobMap
 from emmy.search.realise import realise
@@ -83,7 +83,7 @@ class Preparer:
             return self._started().submit(prepare, *arguments)
 
     def result(self, ticket: Ticket, deadline_s: float) -> Prepared:
-        """Waits for a leaf. Raises CompileFailed when it takes longer than ``deadline_s``, or kills its process twice.
+        """Waits for a leaf. Raises TimedOut after ``deadline_s``, CompileFailed when it kills its process twice.
 
         A deadline is kept by killing the processes; the other leaves that were under way start again when they are
         asked for.
@@ -93,7 +93,7 @@ class Preparer:
                 return ticket.future.result(timeout=deadline_s)
             except TimeoutError:
                 self.close()
-                raise CompileFailed(f"compilation exceeded its deadline of {deadline_s:g} s") from None
+                raise TimedOut("compilation", deadline_s) from None
             except (BrokenProcessPool, CancelledError):
                 self.close()
                 ticket.future = self._submit(ticket.region, ticket.knobs, ticket.regime)

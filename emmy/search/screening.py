@@ -227,7 +227,7 @@ class Screener:
             try:
                 prepared = preparer.result(ticket, COMPILE_DEADLINE_S)
             except CompileFailed as error:
-                yield Drawn(leaf, knobs, None, None, Reply(Status.COMPILE_FAILED, _one_line(error))), None
+                yield Drawn(leaf, knobs, None, None, Reply(Status(error.status), _one_line(error))), None
                 continue
             variant = prepared.variant(region, self.caps, knobs)
             if variant is None:
@@ -312,7 +312,7 @@ class Screener:
             try:
                 preparer.result(tickets[leaf], COMPILE_DEADLINE_S)
             except CompileFailed as error:
-                return Reply(Status.COMPILE_FAILED, _one_line(error))
+                return Reply(Status(error.status), _one_line(error))
             return None
 
         return wait

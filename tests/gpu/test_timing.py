@@ -135,6 +135,8 @@ def test_the_start_of_a_kernel_costs_the_same_after_many_streams(device: Any) ->
         device.free(buffer)
     print(f"{before:.3f} us, with 20 streams {raised:.3f} us, settled {after:.3f} us")
     assert abs(after - before) <= 0.05 * before, f"{before:.3f} us before, {raised:.3f} us raised, {after:.3f} us after"
+    # whether streams raise it depends on the driver and the GPU, but a sample that was not settled gains nothing
+    assert raised >= 0.95 * after, f"{raised:.3f} us with 20 streams, {after:.3f} us settled"
     assert device.cp.cuda.driver.ctxGetCurrent(), "the process's own context is current again"
 
 

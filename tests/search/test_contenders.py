@@ -16,13 +16,14 @@ from emmy.bench.records import CONFIRM, SCREEN, Status
 from emmy.bench.regimes import LIMIT
 from emmy.device.base import Capabilities
 from emmy.device.replay import ReplayBench
-from emmy.errors import Refused
+from emmy.errors import CompileFailed, Refused, TimedOut
 from emmy.ir.nest import Region, region_key
 from emmy.priors.uninformed import UninformedPrior
 from emmy.schedule import space as spaces
 from emmy.schedule.knobs import OFF, KnobMap, ScalarTile
 from emmy.schedule.tiers.base import product
 from emmy.search import tuner as tuners
+from emmy.search.ahead import Prepared
 from emmy.search.pick import Picker
 from emmy.search.screening import FINALISTS, Progress, TuneOptions
 from emmy.search.training import training_rows
@@ -390,3 +391,30 @@ def test_a_contender_that_does_not_compile_is_a_row_and_the_next_is_measured(
     assert failed.height == tuned.failed == 1
     assert tuned.us is not None
     assert tuned.us > 100.0
+
+
+class Late(Inline):
+    """The first leaf of a regime passes its deadline."""
+
+    def __init__(self, caps: Capabilities, processes: int, regime: str) -> None:
+        super().__init__(caps, processes, lambda _: self.given[-1] == regime and self.given.count(regime) == 1)
+
+    def result(self, ticket: Any, deadline_s: float) -> Prepared:
+        try:
+            return super().result(ticket, deadline_s)
+        except CompileFailed:
+            raise TimedOut("compilation", deadline_s) from None
+
+
+@pytest.mark.parametrize("regime", ["O1", "O3"])
+def test_a_leaf_that_compiles_too_slowly_is_a_timeout(
+    recording: Record, make_tuner: Make, region: Region, toy: Capabilities, regime: str
+) -> None:
+    path = recording(region, cheap=tenth)
+    tuner, watched = make_tuner(path, patience=60), Watched(path)
+    tuner.bench, tuner.preparer = watched, Late(toy, 5, regime)  # type: ignore[assignment]
+    tuner.tune(region)
+    failed = tuner.store.measurements().filter(pl.col("status") != "ok")
+    assert failed.select("status", "regime", "error").rows() == [
+        ("timeout", regime, "compilation exceeded its deadline of 60 s")
+    ]

@@ -272,6 +272,7 @@ def _module(name: str, **content: Any) -> ModuleType:
 runtime = SimpleNamespace(
     CUDARuntimeError=CUDARuntimeError, getDeviceCount=getDeviceCount, getDeviceProperties=getDeviceProperties,
     driverGetVersion=lambda: CONFIG["driver"], runtimeGetVersion=lambda: CONFIG["runtime"], getDevice=lambda: 0,
+    deviceGetPCIBusId=lambda device: f"0000:{device + 1:02X}:00.0",
     malloc=malloc, free=free, memcpy=memcpy, memsetAsync=memset, deviceSynchronize=STATE.check,
     memcpyAsync=lambda target, source, nbytes, kind, stream: memcpy(target, source, nbytes, kind),
 )  # fmt: skip
