@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from emmy.cli.main import guarded
+
 ROOT = Path(__file__).resolve().parent.parent
 
 RATIOS = {
@@ -159,4 +161,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded(main))

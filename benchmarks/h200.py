@@ -22,7 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.h200_report import Result, patience_of, report
+from benchmarks.h200_results import Results, read, results_of
 from benchmarks.h200_shapes import GROUPS, Subject
+from emmy.cli.main import guarded
+from emmy.errors import DeviceLost, EmmyError, InputError
 
 if TYPE_CHECKING:
     from emmy.bench.jobs import ReferenceSet
@@ -88,49 +91,6 @@ class Data:
         return shared or self.work.references(region)
 
 
-class Results:
-    """Finished subjects of a sweep, one JSON line each, beside the store; a line each for the device and its ceilings.
-
-    sweep: its id; None: all of the file, of which a subject's last line counts.
-    """
-
-    def __init__(self, path: Path, sweep: str | None = None) -> None:
-        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        self.path, self.sweep = path, sweep or ""
-        self.sweeps = list(dict.fromkeys(line["sweep"] for line in lines if sweep in (None, line["sweep"])))
-        self.rows: dict[str, Result] = {}
-        self.ceilings: dict[str, Any] = {}
-        self.device: dict[str, Any] = {}
-        for data in lines:
-            if data.pop("sweep") not in self.sweeps:
-                continue
-            if "ceilings" in data:
-                self.ceilings = data["ceilings"]
-            elif "device" in data:
-                self.device = data["device"]
-            else:
-                self.rows[data["name"]] = Result(**data)
-
-    def add(self, result: Result) -> None:
-        self.rows[result.name] = result
-        self._write(asdict(result))
-
-    def set_device(self, device: dict[str, Any]) -> None:
-        if device != self.device:
-            self.device = device
-            self._write({"device": device})
-
-    def set_ceilings(self, ceilings: dict[str, Any]) -> None:
-        self.ceilings = ceilings
-        self._write({"ceilings": ceilings})
-
-    def _write(self, data: dict[str, Any]) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"sweep": self.sweep, **data}) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-
 def say(text: str) -> None:
     print(text, flush=True)
 
@@ -139,22 +99,25 @@ def main() -> int:
     options = _options()
     if options.source is not None:
         return _from_file(options)
+    from benchmarks.needs import gpu_workspace
     from emmy import config
-    from emmy.pipeline import open_workspace
 
+    if options.debug:
+        os.environ["EMMY_DEBUG"] = "1"
     started = time.monotonic()
-    settings = config.load(device=options.device, patience=options.patience)
-    work = open_workspace(settings)
-    work.folder.mkdir(parents=True, exist_ok=True)
-    sweep = work.sweep(options.clean)
-    results = Results(work.folder / "h200.jsonl", sweep)
     groups, subjects = _chosen(options)
+    recorded = results_of(options.retime).rows if options.retime is not None else None
+    work = gpu_workspace("h200", config.load(device=options.device, patience=options.patience))
+    path = work.folder / "h200.jsonl"
+    lines = read(path) if path.exists() else []
+    sweep = _stored_sweep(work) if options.report else _sweep(work, options.clean)
+    results = Results(path, lines, sweep)
     say(f"{_about(work.caps)}, sweep {sweep}, {work.prior.name} prior")
     limit = started + 60 * options.minutes - GRACE_S
     if not options.report:
-        say(f"{len(subjects)} subjects, patience {settings.patience}, {options.minutes:g} minutes")
-        results.set_device(work.caps.to_dict())
-        _under_limit(limit, lambda: _measure(work, sweep, subjects, results, options, limit))
+        say(f"{len(subjects)} subjects, patience {work.settings.patience}, {options.minutes:g} minutes")
+        results.set_device(work.caps)
+        _under_limit(limit, lambda: _measure(work, sweep, subjects, results, recorded, options, limit))
     text, passed = report(groups, results.rows, results.ceilings, work.caps)
     say(text)
     whole = _counted(subjects, results)
@@ -163,17 +126,29 @@ def main() -> int:
     return 0 if passed and whole else 1
 
 
+def _sweep(work: Workspace, clean: bool) -> str:
+    work.folder.mkdir(parents=True, exist_ok=True)
+    return work.sweep(clean)
+
+
+def _stored_sweep(work: Workspace) -> str:
+    """The sweep to report; none is opened. Raises InputError where there is none."""
+    found = work.store.current_sweep(work.caps.name)
+    if found is None:
+        raise InputError(
+            "--report", found=f"no sweep on {work.caps.name} in {work.store.path}", expected="one",
+            hint="run without --report first, or set EMMY_TUNE_DB",
+        )  # fmt: skip
+    return found
+
+
 def _from_file(options: argparse.Namespace) -> int:
     """The tables of a file of results."""
-    from emmy.device.base import Capabilities
     from emmy.device.cuda_targets import cuda_target
 
-    if not options.source.is_file():
-        say(f"no file {options.source}")
-        return 2
-    results = Results(options.source)
     groups, subjects = _chosen(options)
-    caps = Capabilities.from_dict(results.device) if results.device else cuda_target("sm_90a")
+    results = results_of(options.source)
+    caps = results.device or cuda_target("sm_90a")
     say(f"{_about(caps)}, sweep {', '.join(results.sweeps)}, read from {options.source.name}")
     text, passed = report(groups, results.rows, results.ceilings, caps)
     say(text)
@@ -181,9 +156,12 @@ def _from_file(options: argparse.Namespace) -> int:
 
 
 def _chosen(options: argparse.Namespace) -> tuple[list[str], list[Subject]]:
-    """The bars, and their subjects, each once."""
+    """The bars, and their subjects, each once. Raises InputError for a part of a name that no subject has."""
     groups = options.group or list(GROUPS)
-    return groups, list({s.name: s for group in groups for s in GROUPS[group] if options.kernel in s.name}.values())
+    subjects = {s.name: s for group in groups for s in GROUPS[group] if options.kernel in s.name}
+    if not subjects:
+        raise InputError("--kernel", found=repr(options.kernel), expected=f"part of a name in {', '.join(groups)}")
+    return groups, list(subjects.values())
 
 
 def _about(caps: Capabilities) -> str:
@@ -199,7 +177,6 @@ def _counted(subjects: list[Subject], results: Results) -> bool:
 
 def _under_limit(limit: float, run: Any) -> None:
     """Runs until it ends or time is up; a process that hangs beyond the grace is killed by the kernel."""
-    from emmy.errors import DeviceLost
 
     def stop(*_: Any) -> None:
         raise TimeUp
@@ -218,13 +195,15 @@ def _under_limit(limit: float, run: Any) -> None:
 
 
 def _measure(
-    work: Workspace, sweep: str, subjects: list[Subject], results: Results, options: argparse.Namespace, limit: float
-) -> None:
+    work: Workspace, sweep: str, subjects: list[Subject], results: Results, recorded: dict[str, Result] | None,
+    options: argparse.Namespace, limit: float,
+) -> None:  # fmt: skip
+    """recorded: bests to time again; None: search."""
     with work.bench(sweep) as plain:
         bench = Metered(plain)
         # torch workers take seconds to start; they do so while the first shape is searched
         _prestart(plain)
-        if not results.ceilings and work.caps.language == "cuda":
+        if not results.ceilings:
             from benchmarks.streaming import ceilings
 
             results.set_ceilings(ceilings())
@@ -233,7 +212,6 @@ def _measure(
                 if isinstance(value, dict)
             ))  # fmt: skip
         data = Data(work)
-        recorded = Results(options.retime).rows if options.retime is not None else {}
         tuner = work.tuner(bench, sweep)
         tuner._references = data.references
         try:
@@ -243,7 +221,7 @@ def _measure(
                 if limit - time.monotonic() < LAST_START_S:
                     say(f"stopped before {subject.name}")
                     break
-                if options.retime is None:
+                if recorded is None:
                     result = _subject(work, sweep, subject, tuner, bench, data, options)
                 elif (found := recorded.get(subject.name)) is not None and found.ok:
                     result = _retimed(work, sweep, subject, found, bench, data, options)
@@ -280,7 +258,6 @@ def _subject(
     work: Workspace, sweep: str, subject: Subject, tuner: Tuner, bench: Metered, data: Data,
     options: argparse.Namespace,
 ) -> Result:  # fmt: skip
-    from emmy.errors import DeviceLost, EmmyError
     from emmy.pipeline import open_job
     from emmy.search.pick import Pick
 
@@ -428,4 +405,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded(main))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -161,6 +162,16 @@ def mean(values: Sequence[float]) -> float:
     return math.exp(sum(math.log(value) for value in values) / len(values))
 
 
+def by_length(ratios: Mapping[str, float]) -> str:
+    """Means of the projections by their number of rows (``s128`` in a name), where there are several numbers."""
+    parts: dict[int, list[float]] = {}
+    for name, ratio in ratios.items():
+        if (found := re.search(r"\.s(\d+)\b", name)) is not None:
+            parts.setdefault(int(found[1]), []).append(ratio)
+    means = [f"{rows} rows {mean(values):.3f}" for rows, values in sorted(parts.items())]
+    return f"; {', '.join(means)}" if len(means) > 1 else ""
+
+
 def report(
     groups: Sequence[str], rows: Mapping[str, Result], ceilings: Mapping[str, Any], caps: Capabilities
 ) -> tuple[str, bool]:
@@ -171,7 +182,7 @@ def report(
         bar = BARS[group]
         names = [s.name for s in GROUPS[group] if bar.only(s.name)]
         table = [("shape", "protocol", "emmy", "eager", "compile", "ratio", "ceiling", "")]
-        ratios: list[float] = []
+        ratios: dict[str, float] = {}
         fine = True
         for name in names:
             row = rows.get(name)
@@ -185,18 +196,20 @@ def report(
             elif ratio is None:
                 verdict = bar.missing
             else:
-                ratios.append(ratio)
+                ratios[name] = ratio
             fine &= not verdict.startswith("FAIL")
             table.append((name, row.protocol, _us(row.emmy_us), _us(row.eager_us), _us(row.tcompile_us),
                           f"{ratio:.3f}" if ratio else "-", f"{share:.2f}" if share else "-", verdict))  # fmt: skip
-        value = (min(ratios) if bar.every else mean(ratios)) if ratios else 0.0
+        found = list(ratios.values())
+        value = (min(found) if bar.every else mean(found)) if found else 0.0
         whole = len(ratios) == len(names)
         good = whole and fine and value >= bar.limit
         passed &= good
         kind = "least" if bar.every else "geometric mean"
         state = _verdict(good) if whole or not fine else "INCOMPLETE"
         of = "" if whole else f" of {len(ratios)} of {len(names)}"
-        lines += [f"{state}  {bar.title}: {kind} {value:.3f}{of} (bar {bar.limit:g})", *_aligned(table), ""]
+        lengths = "" if bar.every else by_length(ratios)
+        lines += [f"{state}  {bar.title}: {kind} {value:.3f}{of} (bar {bar.limit:g}){lengths}", *_aligned(table), ""]
     chosen = {subject.name for group in groups for subject in GROUPS[group]}
     searched = [row for row in rows.values() if row.live and row.name in chosen]
     if searched:

@@ -48,15 +48,16 @@ def _bf16() -> list[Subject]:
 
 
 def _fused() -> list[Subject]:
-    found = []
+    found, kind = [], "dtype=torch.float16"
     for name, (n, k) in PROJECTIONS.items():
-        kind = "dtype=torch.float16"
-        inputs = f"x0 = torch.randn(512, {k}, {kind}); x1 = torch.randn({k}, {n}, {kind})"
-        found += [
-            snippet(f"{name}.s512.fp16+bias_gelu",
-                    f"{inputs}; x2 = torch.randn({n}, {kind}); F.gelu(torch.addmm(x2, x0, x1))"),
-            snippet(f"{name}.s512.fp16+residual", f"{inputs}; x2 = torch.randn(512, {n}, {kind}); x2 + x0 @ x1"),
-        ]  # fmt: skip
+        for rows in LENGTHS:
+            inputs = f"x0 = torch.randn({rows}, {k}, {kind}); x1 = torch.randn({k}, {n}, {kind})"
+            found += [
+                snippet(f"{name}.s{rows}.fp16+bias_gelu",
+                        f"{inputs}; x2 = torch.randn({n}, {kind}); F.gelu(torch.addmm(x2, x0, x1))"),
+                snippet(f"{name}.s{rows}.fp16+residual",
+                        f"{inputs}; x2 = torch.randn({rows}, {n}, {kind}); x2 + x0 @ x1"),
+            ]  # fmt: skip
     return found
 
 

@@ -7,7 +7,11 @@ launch (median of 7 samples of 5 replays), and marks where it changed by more th
 from __future__ import annotations
 
 import statistics
+import sys
 from typing import Any
+
+from benchmarks.needs import gpu
+from emmy.cli.main import guarded
 
 LAUNCHES, REPLAYS, SAMPLES, STREAMS = 64, 5, 7, 20
 
@@ -47,6 +51,7 @@ class Probe:
 
 
 def main() -> None:
+    gpu("launch_cost")
     probe = Probe()
     before = probe.cost()
     print(f" 1 stream   {before:.3f} us")
@@ -65,4 +70,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(guarded(main))

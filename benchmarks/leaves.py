@@ -19,6 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.needs import gpu_workspace, text_of
+from emmy.cli.main import guarded
+from emmy.errors import InputError
+
 METRICS = (
     "gpu__time_duration.sum",
     "sm__cycles_elapsed.max",
@@ -74,11 +78,11 @@ def main() -> int:
     if options.drive:
         return drive(options.file)
     from emmy import config
-    from emmy.pipeline import open_workspace
 
-    work = open_workspace(config.load(device=options.device))
-    work.folder.mkdir(parents=True, exist_ok=True)
-    jobs = measure(work, lines_of(options.file.read_text()))
+    lines = lines_of(text_of(options.file, expected := "lines SHAPE  FAMILY=VALUE,…"))
+    if not lines:
+        raise InputError(str(options.file), found="no leaf in it", expected=expected)
+    jobs = measure(gpu_workspace("leaves", config.load(device=options.device)), lines)
     if options.ncu and jobs:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "jobs.json"
@@ -99,16 +103,18 @@ def measure(work: Any, lines: list[Line]) -> list[dict[str, Any]]:
 
     subjects = {subject.name: subject for group in GROUPS.values() for subject in group}
     subjects |= {line.shape: one for line in lines if (one := plain_product(line.shape)) is not None}
+    opened: dict[str, Any] = {}
+    for shape in dict.fromkeys(line.shape for line in lines):
+        opened[shape] = open_job(subjects.get(shape, golden(shape)).target)
+    pins = [KnobMap.parse(line.pin) if line.pin else None for line in lines]
+    work.folder.mkdir(parents=True, exist_ok=True)
     sweep = work.sweep(True)
     picker = work.picker(sweep)
     ready: list[tuple[Line, Any, Any, Any]] = []
-    opened: dict[str, Any] = {}
-    for line in lines:
-        if line.shape not in opened:
-            opened[line.shape] = open_job(subjects.get(line.shape, golden(line.shape)).target)
+    for line, pin in zip(lines, pins, strict=True):
         job = opened[line.shape]
         region = job.regions[0]
-        pick = pinned(picker, region, KnobMap.parse(line.pin)) if line.pin else picker.greedy(region)
+        pick = pinned(picker, region, pin) if pin is not None else picker.greedy(region)
         if isinstance(pick, Unmatched):
             print(f"{line.shape} {line.pin}: {pick}", flush=True)
             continue
@@ -207,4 +213,4 @@ def _short(name: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded(main))

@@ -23,6 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emmy.cli.main import guarded
+from emmy.errors import InputError
+
 if TYPE_CHECKING:
     from emmy.bench.jobs import ReferenceSet, Reply
     from emmy.pipeline import Workspace
@@ -194,7 +197,7 @@ def draw(space: Space, work: Workspace, count: int) -> tuple[list[tuple[int, int
 
 def main(arguments: Sequence[str] | None = None) -> int:
     from emmy import config
-    from emmy.errors import EmmyError
+    from emmy.device.registry import on_this_machine
     from emmy.pipeline import open_workspace
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.regimes", description=__doc__)
@@ -203,15 +206,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="write rows and verdicts there")
     parser.add_argument("--device", help="as in emmy tune")
     options = parser.parse_args(arguments)
-    try:
-        work = open_workspace(config.load(device=options.device))
-        if "O1" not in work.caps.regimes:
-            print(f"{work.caps.name} builds in {', '.join(work.caps.regimes)} alone: there is no cheap build to judge")
-            return 0
-        return run(work, options.shapes, options.leaves, options.json)
-    except EmmyError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
+    if options.json is not None and not options.json.parent.is_dir():
+        raise InputError("--json", found=options.json, expected="a file in a folder that exists")
+    work = open_workspace(on_this_machine(config.load(device=options.device)))
+    if "O1" not in work.caps.regimes:
+        print(f"{work.caps.name} builds in {', '.join(work.caps.regimes)} alone: there is no cheap build to judge")
+        return 0
+    return run(work, options.shapes, options.leaves, options.json)
 
 
 def run(work: Workspace, shapes: Sequence[str], leaves: int, json_file: Path | None) -> int:
@@ -241,4 +242,4 @@ def run(work: Workspace, shapes: Sequence[str], leaves: int, json_file: Path | N
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded(main))

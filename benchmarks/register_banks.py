@@ -18,6 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.needs import text_of
+from emmy.cli.main import guarded
+from emmy.errors import InputError
+
 WINDOW = 3
 """Cycles within which the reads of an FFMA are to be served."""
 
@@ -89,15 +93,14 @@ def main() -> int:
     if len(sys.argv) != 2:
         print(__doc__)
         return 2
-    text = sys.stdin.read() if sys.argv[1] == "-" else Path(sys.argv[1]).read_text(encoding="utf-8")
+    text = sys.stdin.read() if sys.argv[1] == "-" else text_of(Path(sys.argv[1]), "a disassembly")
     found = play(longest_loop(text))
     if not found.ffma:
-        print("no loop with an FFMA", file=sys.stderr)
-        return 2
+        raise InputError(sys.argv[1], found="no loop with an FFMA", expected="a disassembly with one")
     print(f"{found.ffma} FFMA of {found.instructions} instructions, {found.reads / found.ffma:.2f} register reads each")
     print(f"share of cycles that issue one: {found.share:.3f} (by their number {found.ffma / found.instructions:.3f})")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded(main))

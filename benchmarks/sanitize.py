@@ -17,7 +17,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.needs import gpu
+from emmy.cli.main import guarded
+from emmy.errors import MissingPrerequisite
+
+if TYPE_CHECKING:
+    from emmy.device.base import Capabilities
 
 TOOLS = ("memcheck", "racecheck")
 CANDIDATES = ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer")
@@ -43,20 +50,22 @@ LEAVES = (
     Leaf(
         "warp, cluster, slices", "matmul.f16", "TILE=a:mma_m16n8k16_f16_f32/w1x2/f2x4/k4,REDUCE=g2c/c2,STAGE=d3/async"
     ),
+    Leaf("scalar, blocks in groups", "matmul.f32.ragged", "TILE=n8x4/f4x2/k8,STAGE=d2/async,RASTER=g2"),
+    Leaf("warp, atomics", "accumulated.f16", "TILE=a:mma_m16n8k16_f16_f32/w2x2/f2x2/k2,STAGE=d3/async,REDUCE=g2a"),
+    Leaf("warp, tile over the edge", "matmul.f16.ragged", "TILE=a:mma_m16n8k16_f16_f32/w4x2/f2x4/k2,STAGE=d2/sync"),
     Leaf("warp, symbolic M", "matmul.f16.dynM.ragged", "TILE=a:mma_m16n8k16_f16_f32/w2x2/f2x2/k1"),
     Leaf("row", "softmax.f16.ragged", ""),
     Leaf("row, one value a row", "sum.f32.dynM.ragged", ""),
+    Leaf("row, shared by blocks", "sum.f32.ragged", "TILE=r2/v1/reread,REDUCE=g2k/c32"),
     Leaf("attention", "attention.f32.causal.ragged", ""),
     Leaf("cell", "matmul.bf16.ragged", "tier:cell"),
 )
 
 
-def prepare(leaf: Leaf, folder: Path) -> Path:
+def prepare(leaf: Leaf, folder: Path, caps: Capabilities) -> Path:
     """Writes the leaf as a job for the driver."""
     from emmy.bench.jobs import Row
     from emmy.bench.reference import reference
-    from emmy.device.probe import cuda_capabilities
-    from emmy.errors import MissingPrerequisite
     from emmy.priors.uninformed import UninformedPrior
     from emmy.schedule.knobs import KnobMap
     from emmy.schedule.space import enumerate_space
@@ -65,7 +74,7 @@ def prepare(leaf: Leaf, folder: Path) -> Path:
     from emmy.search.realise import realise
     from tests.gpu.cases import CASES
 
-    caps, region = cuda_capabilities(), CASES[leaf.case].region()
+    region = CASES[leaf.case].region()
     if leaf.pin.startswith("tier:"):
         space = enumerate_space(region, caps)
         number = next(n for n, part in enumerate(space.parts) if part.tier.name == leaf.pin[5:])
@@ -136,14 +145,17 @@ def main() -> int:
     options = parser.parse_args()
     if options.leaf is not None:
         return drive(options.leaf)
+    caps = gpu("sanitize")
     sanitizer = next((found for name in CANDIDATES if (found := shutil.which(name))), None)
     if sanitizer is None:
-        print("skipped: compute-sanitizer is not installed (it comes with the CUDA toolkit)")
-        return 0
+        raise MissingPrerequisite(
+            "compute-sanitizer is not installed", expected=f"one of {', '.join(CANDIDATES)}",
+            hint="it comes with the CUDA toolkit",
+        )  # fmt: skip
     started, failed = time.perf_counter(), 0
     leaves = [leaf for leaf in LEAVES if options.tier in leaf.tier]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
-        paths = [prepare(leaf, Path(folder)) for leaf in leaves]
+        paths = [prepare(leaf, Path(folder), caps) for leaf in leaves]
         plan = [(leaf, tool, path) for leaf, path in zip(leaves, paths, strict=True) for tool in options.tool or TOOLS]
         job: Callable[[Any], tuple[str, str]] = lambda one: run(sanitizer, one[1], one[2], options.timeout)  # noqa: E731
         for (leaf, tool, _), (verdict, note) in zip(plan, pool.map(job, plan), strict=True):
@@ -154,4 +166,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded(main))

@@ -10,6 +10,7 @@ caches together, as rows are timed: what a small row kernel could reach at best.
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import subprocess
@@ -17,6 +18,8 @@ import sys
 from itertools import product
 from typing import Any
 
+from benchmarks.needs import gpu
+from emmy.cli.main import guarded
 from emmy.errors import MissingPrerequisite
 
 THREADS = (128, 256, 512, 1024)
@@ -172,10 +175,19 @@ def ceilings(timeout_s: float = 120.0) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         raise MissingPrerequisite("the streaming kernels", found=f"no end after {timeout_s:g} s") from None
     if done.returncode:
-        raise MissingPrerequisite("the streaming kernels", found=done.stderr.strip().splitlines()[-1:])
+        words = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+        raise MissingPrerequisite("the streaming kernels", found=words[0].removeprefix("error: "))
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.streaming", description=__doc__)
+    parser.add_argument("--cold", action="store_true", help="at the sizes of the row bars, beyond the caches")
+    cold = parser.parse_args().cold
+    gpu("streaming")
+    print(json.dumps(measure_cold() if cold else measure()))
+
+
 if __name__ == "__main__":
-    print(json.dumps(measure_cold() if "--cold" in sys.argv[1:] else measure()))
+    sys.exit(guarded(main))

@@ -134,7 +134,14 @@ VARIABLES: tuple[Variable, ...] = (
         None,
         "tune store (default: _tune/emmy.duckdb)",
     ),
-    Variable("EMMY_ONLINE_FILE", "online_file", _path, "a file path", None, "online prior (default: beside the store)"),
+    Variable(
+        "EMMY_ONLINE_FILE",
+        "online_file",
+        _path,
+        "a file path",
+        None,
+        "place of the online prior, which no command writes or reads yet (default: beside the store)",
+    ),
     Variable(
         "EMMY_OFFLINE_FILE", "offline_file", _path, "a file path", None, "offline prior (default: the shipped one)"
     ),
@@ -153,7 +160,7 @@ VARIABLES: tuple[Variable, ...] = (
         _fraction,
         "a number of at least 0",
         0.15,
-        "slack within which O1 contenders get an O3 build",
+        "share above the fastest within which a screened leaf is a finalist, and with EMMY_O1=1 is built in O3",
     ),
     Variable("EMMY_O1", "o1", _flag, "1 or 0", False, "screen in the cheap build, O1, where device and tier allow it"),
     Variable("EMMY_FAST_MATH", "fast_math", _flag, "1 or 0", False, "enumerate the fast-math lane as well"),

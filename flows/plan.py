@@ -13,6 +13,7 @@ from typing import Any
 from emmy import config
 from emmy.bench.protocol import ROUNDS
 from emmy.bench.stats import Thresholds
+from emmy.device.registry import on_this_machine
 from emmy.errors import InputError
 from emmy.goldens.dataset import shape as golden_shape
 from emmy.goldens.schema import goldens_by_name
@@ -87,11 +88,11 @@ def plan_of(
     if reconfirm < 0:
         raise InputError("--reconfirm", found=reconfirm, expected="a whole number, 0 for none")
     given = patience is not None or bool(os.environ.get("EMMY_PATIENCE", "").strip())
-    settings = config.load(patience=patience, device=device)
+    settings = on_this_machine(config.load(patience=patience, device=device))
     work = open_workspace(settings)
     quick = (group or ("quick" if work.caps.kind == "cpu" else "")) == "quick"
     if quick and not given:
-        settings = config.load(patience=QUICK_PATIENCE, device=device)
+        settings = on_this_machine(config.load(patience=QUICK_PATIENCE, device=device))
         work = open_workspace(settings)
     names = tuple(target.value for target in golden_targets(work.caps, (group,) if group else (), kernel))
     entries = {name: [entry.to_json() for entry in goldens_by_name(name, work.caps.name)] for name in names}

@@ -1,12 +1,40 @@
-"""What every test gets: no EMMY_* variable of the caller, and a work folder of its own."""
+"""What every test gets: no EMMY_* variable of the caller, and a work folder of its own.
+
+Tests of what is not installed are not collected, so that ``pytest -m gpu`` runs where only a GPU's packages are.
+"""
 
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+_OF_THE_STORE = (
+    "cli/test_cuda_machines.py",
+    "cli/test_device_lost.py",
+    "cli/test_fit.py",
+    "device/test_replay.py",
+    "evaluate",
+    "flows",
+    "report/test_golden_report.py",
+    "search",
+    "store",
+)
+NEEDS = {"duckdb": _OF_THE_STORE, "polars": _OF_THE_STORE, "prefect": ("flows", "tasks")}
+"""Files and folders here whose modules import a package as they are imported."""
+
+MISSING = [package for package in NEEDS if find_spec(package) is None]
+
+LEFT_OUT = sorted({path for package in MISSING for path in NEEDS[package]})
+
+collect_ignore_glob = [*LEFT_OUT, *(f"{path}/*" for path in LEFT_OUT)]
+
+
+def pytest_report_header() -> list[str]:
+    return [f"not collected without {', '.join(MISSING)}: {' '.join(LEFT_OUT)}"] if MISSING else []
 
 
 @pytest.fixture(autouse=True)

@@ -158,8 +158,12 @@ def patience_option(command: Command) -> Command:
 
 
 def device_option(command: Command) -> Command:
-    """The command gets `device: str | None`."""
-    return _option("--device", metavar="NAME", help="Device to use: cuda, opencl or a device's own name.")(command)
+    """The command gets `device: str | None`, to be read by `emmy.device.registry.on_this_machine`."""
+    return _option(
+        "--device",
+        metavar="NAME",
+        help="Device of this machine: auto, cuda, opencl, or its own name as goldens have it.",
+    )(command)
 
 
 def dump_dir_option(command: Command) -> Command:

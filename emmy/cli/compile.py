@@ -10,6 +10,7 @@ import click
 
 from emmy import config
 from emmy.cli.common import device_option, dump_dir_option, target_options
+from emmy.device.registry import on_this_machine
 from emmy.errors import InputError
 from emmy.target import Target
 
@@ -32,6 +33,12 @@ def command(target: Target, ir: str | None, arch: str | None, device: str | None
     if arch is not None and device is not None:
         raise InputError("--target beside --device", expected="one of them")
     settings = config.load(device=device, dump_dir=dump_dir)
+    if arch is not None:
+        from emmy.device.cuda_targets import cuda_target
+
+        cuda_target(arch)
+    else:
+        settings = on_this_machine(settings)
     if arch is None and ir in ("cuda", "ptx", "sass"):
         from emmy.device.registry import has_cuda_gpu
 
@@ -137,12 +144,11 @@ def _ptx(work: Workspace, job: Job) -> str:
 
 
 def _sass(work: Workspace, job: Job) -> str:
-    from emmy.codegen.cubin import disassemble, find_tool, resources
+    from emmy.codegen.cubin import disassemble, find_tools, resources
     from emmy.device.cuda import warnings
 
     _need_cuda(work, "sass")
-    for tool in ("nvdisasm", "cuobjdump"):
-        find_tool(tool)
+    find_tools("nvdisasm", "cuobjdump")
     parts = []
     for kernel, result in _built(work, job, "sass"):
         used = resources(result.cubin)[kernel.name]

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from emmy import config
-from emmy.cli.common import device_option, json_option, write_json
+from emmy.cli.common import json_option, write_json
+from emmy.device.registry import on_this_machine
 from emmy.errors import InputError
 
 if TYPE_CHECKING:
+    from emmy.config import Settings
     from emmy.device.base import Capabilities
     from emmy.ir.nest import Region
     from emmy.priors.fit import Fit
@@ -36,7 +38,11 @@ MIN_DYNAMIC = 4
     help="Start from the present weights of this kind of device: for rows of searches that they led.",
 )
 @json_option
-@device_option
+@click.option(
+    "--device",
+    metavar="NAME",
+    help="Whose measurements: auto, cuda, opencl, or a device's own name; a GPU's may have been brought here.",
+)
 def command(out: Path | None, update: bool, json_path: Path | None, device: str | None) -> int:
     settings = config.load(device=device)
     if out is not None and not out.parent.is_dir():
@@ -56,7 +62,7 @@ def command(out: Path | None, update: bool, json_path: Path | None, device: str 
             expected="measurements",
             hint="run emmy tune --dataset golden first",
         )
-    caps = recorded_capabilities(settings.device, settings.work_dir)
+    caps = recorded_capabilities(settings)
     present = load_artefact(offline_file(settings)).sets if update else {}
     base, base_dynamic = (present.get((caps.kind, name)) for name in ("weights", DYNAMIC))
     if update and (base is None or not base.current):
@@ -90,16 +96,18 @@ def command(out: Path | None, update: bool, json_path: Path | None, device: str 
     return 0
 
 
-def recorded_capabilities(device: str | None, work_dir: Path) -> Capabilities:
+def recorded_capabilities(settings: Settings) -> Capabilities:
     """A device of this machine, or a GPU by its own name whose measurements were brought here.
 
     Raises InputError for a name that is neither.
     """
     from emmy.device.cuda_targets import cuda_target, target_of_gpu
-    from emmy.device.registry import capabilities, resolve
+    from emmy.device.registry import capabilities
 
-    arch = target_of_gpu(device) if device else None
-    return replace(cuda_target(arch), name=device) if arch and device else capabilities(resolve(device), work_dir)
+    arch = target_of_gpu(settings.device) if settings.device else None
+    if arch and settings.device:
+        return replace(cuda_target(arch), name=settings.device)
+    return capabilities(on_this_machine(settings).device, settings.work_dir)
 
 
 def golden_regions(names: set[str]) -> Iterator[tuple[str, Region]]:

@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
 
@@ -94,9 +94,21 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the `emmy` command and return its exit code: 0, 1 or 2 (130 when interrupted). Never raises."""
+    return guarded(lambda: _invoke(sys.argv[1:] if argv is None else argv))
+
+
+def _invoke(argv: Sequence[str]) -> object:
+    with cli.make_context("emmy", list(argv)) as context:
+        return cli.invoke(context)
+
+
+def guarded(command: Callable[[], object]) -> int:
+    """Run any command of the project; returns the number that it returned, else 0.
+
+    Never raises: what the command raises becomes one message and an exit code.
+    """
     try:
-        with cli.make_context("emmy", list(sys.argv[1:] if argv is None else argv)) as context:
-            result = cli.invoke(context)
+        result = command()
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as stop:

@@ -17,6 +17,7 @@ from emmy.cli.common import (
     patience_option,
     target_options,
 )
+from emmy.device.registry import on_this_machine
 from emmy.errors import InputError
 from emmy.target import Target
 
@@ -27,8 +28,8 @@ from emmy.target import Target
 @kernel_option
 @click.option("--clean", is_flag=True, help="Start a new, cold sweep: forget this device's evidence, never goldens.")
 @patience_option
-@click.option("--gpus", type=PositiveInt(), metavar="N", help="Spread the shapes over N GPUs.")
-@click.option("--devices", metavar="I,J", help="The GPUs to use, by number.")
+@click.option("--gpus", type=PositiveInt(), metavar="N", help="How many GPUs to tune on: 1; more are refused.")
+@click.option("--devices", metavar="I,J", help="The GPU by its number: 0; CUDA_VISIBLE_DEVICES chooses another.")
 @click.option("--bench", "then_bench", is_flag=True, help="Bench each shape against PyTorch afterwards.")
 @device_option
 @dump_dir_option
@@ -58,7 +59,7 @@ def command(
         raise InputError(
             "--group" if groups else "--kernel", found="a single target", expected="--dataset golden beside it"
         )
-    settings = config.load(patience=patience, device=device, dump_dir=dump_dir)
+    settings = on_this_machine(config.load(patience=patience, device=device, dump_dir=dump_dir))
 
     from emmy.cli.tuning import run_tune
     from emmy.pipeline import golden_targets, open_workspace
@@ -74,9 +75,14 @@ def command(
 
 
 def _check_gpus(caps: Any, gpus: int | None, devices: str | None) -> None:
-    wanted = gpus or (len(devices.split(",")) if devices else 1)
-    if wanted > 1:
-        have = "a CPU device" if caps.kind == "cpu" else "one GPU a command"
+    """Raises InputError for more than one device, and for another than the first."""
+    numbers = [part.strip() for part in devices.split(",")] if devices is not None else ["0"]
+    for flag, wanted in (("--gpus", gpus or 1), ("--devices", len(numbers))):
+        if wanted > 1:
+            have = "a CPU device" if caps.kind == "cpu" else "one GPU a command"
+            raise InputError(flag, found=f"{wanted} devices on {caps.name}, {have}", expected="1")
+    if numbers != ["0"]:
+        other = numbers[0] if caps.kind == "gpu" and numbers[0].isdecimal() else None
         raise InputError(
-            "--gpus" if gpus else "--devices", found=f"{wanted} devices on {caps.name}, {have}", expected="1"
+            "--devices", found=devices, expected="0", hint=f"CUDA_VISIBLE_DEVICES={other} chooses it" if other else None
         )

@@ -29,10 +29,19 @@ class Resources:
 
 def find_tool(name: str) -> str:
     """A tool on the PATH, in NVIDIA's wheels or in the toolkit. Raises MissingPrerequisite naming the package."""
-    found = shutil.which(name) or _packaged(name) or shutil.which(str(TOOLKIT / name))
-    if found is None:
-        raise MissingPrerequisite(f"{name} is not installed", hint=f"pip install {PACKAGES[name]}")
-    return found
+    return find_tools(name)[0]
+
+
+def find_tools(*names: str) -> tuple[str, ...]:
+    """Several tools. Raises MissingPrerequisite naming all that are missing, and their packages."""
+    found = {name: shutil.which(name) or _packaged(name) or shutil.which(str(TOOLKIT / name)) for name in names}
+    missing = [name for name in names if found[name] is None]
+    if missing:
+        raise MissingPrerequisite(
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed",
+            hint=f"pip install {' '.join(PACKAGES[name] for name in missing)}",
+        )
+    return tuple(path for path in found.values() if path is not None)
 
 
 def resources(cubin: bytes) -> dict[str, Resources]:

@@ -475,14 +475,15 @@ def no_gpu(cp: Any, error: str) -> MissingPrerequisite:
     if "InsufficientDriver" in error:
         # Without any driver the runtime says the same as with an old one; its version tells them apart.
         driver, runtime = cp.cuda.runtime.driverGetVersion(), cp.cuda.runtime.runtimeGetVersion()
+        oldest = version(runtime - runtime % 1000)  # any driver of the runtime's major version serves
         if not driver:
             return MissingPrerequisite(
                 f"no usable CUDA GPU: {error}", found="no NVIDIA driver on this machine",
-                expected=f"one for CUDA {version(runtime)} or newer", hint="install it, or use --device opencl",
+                expected=f"one for CUDA {oldest} or newer", hint="install it, or use --device opencl",
             )  # fmt: skip
         return MissingPrerequisite(
-            f"no usable CUDA GPU: {error}", found=f"a driver for CUDA {version(driver)}, older than the CUDA runtime",
-            expected=f"one for CUDA {version(runtime)} or newer",
+            f"no usable CUDA GPU: {error}", found=f"a driver for CUDA {version(driver)}",
+            expected=f"one for CUDA {oldest} or newer, which the runtime {version(runtime)} needs",
             hint="update the driver, or install an older cupy-cuda package",
         )  # fmt: skip
     text = f"no usable CUDA GPU: {error}" if error else "no CUDA GPU"

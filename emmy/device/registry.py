@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
-from emmy.config import default_work_dir
+from emmy.config import Settings, default_work_dir
 from emmy.device.base import Capabilities, Device
 from emmy.device.cuda_targets import TARGETS, cuda_target
-from emmy.errors import InputError
+from emmy.errors import InputError, MissingPrerequisite
 
 NAMES = ("auto", "cuda", "opencl")
 
@@ -32,6 +34,30 @@ def capabilities(name: str | None = None, work_dir: Path | None = None) -> Capab
     from emmy.device.probe import opencl_capabilities
 
     return opencl_capabilities(work_dir or default_work_dir())
+
+
+def on_this_machine(settings: Settings) -> Settings:
+    """`settings` with a device that can be opened: one that is named by its own name becomes `cuda` or `opencl`.
+
+    Raises InputError for a compile target, and for a name that no device of this machine has.
+    """
+    name, known = settings.device, list(NAMES)
+    if name is None or name in NAMES:
+        return settings
+    if name in TARGETS:
+        raise InputError(
+            "device",
+            found=f"{name}, a compile target",
+            expected=", ".join(known),
+            hint=f"emmy compile --target {name} compiles for it on any machine",
+        )
+    kind = "opencl" if name.startswith("pocl") else "cuda" if has_cuda_gpu() else None
+    with suppress(MissingPrerequisite):
+        if kind is not None:
+            known.append(capabilities(kind, settings.work_dir).name)
+    if name not in known:
+        raise InputError("device", found=repr(name), expected=", ".join(known))
+    return replace(settings, device=kind)
 
 
 def resolve(name: str | None) -> str:

@@ -105,5 +105,16 @@ def test_a_file_of_results_is_printed_without_a_gpu(
     assert "8 of 8 subjects measured, patience 60" in out
     monkeypatch.setattr("sys.argv", ["h200", "--from", str(path)])
     assert h200.main() == 1, "the other bars are not measured"
-    monkeypatch.setattr("sys.argv", ["h200", "--from", str(tmp_path / "nothing")])
-    assert h200.main() == 2
+
+
+def test_a_bar_of_projections_is_told_by_their_number_of_rows() -> None:
+    found = rows("fp16")
+    for name, row in found.items():
+        found[name] = replace(
+            row, emmy_us=10.0, eager_us=12.0 if ".s32." in name else 8.0 if ".s512." in name else 10.0
+        )
+    lines, _ = table("fp16", found)
+    assert lines[0].endswith("(bar 0.95); 32 rows 1.200, 128 rows 1.000, 512 rows 0.800")
+    assert len(GROUPS["fused"]) == 30
+    lines, _ = table("stream", rows("stream"))
+    assert "rows" not in lines[0].partition("(bar")[2]

@@ -7,14 +7,14 @@ import re
 import pytest
 
 from emmy.cli.main import main
-from emmy.codegen.cubin import find_tool
+from emmy.codegen import cubin
 from emmy.errors import MissingPrerequisite
 from tests.codegen.compilers import require_nvrtc
 
 SNIPPET = "x0 = torch.randn(33, 48); x1 = torch.randn(48, 40); x0 @ x1"
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a", "sm_120"])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_120"])
 def test_every_target_prints_source_and_ptx(capsys: pytest.CaptureFixture[str], arch: str) -> None:
     require_nvrtc()
     for ir, words in (("cuda", "__global__"), ("ptx", f".target {arch}")):
@@ -25,7 +25,7 @@ def test_every_target_prints_source_and_ptx(capsys: pytest.CaptureFixture[str], 
 def test_sass_is_headed_by_registers_spills_and_shared_memory(capsys: pytest.CaptureFixture[str]) -> None:
     require_nvrtc()
     try:
-        find_tool("nvdisasm"), find_tool("cuobjdump")
+        cubin.find_tools("nvdisasm", "cuobjdump")
     except MissingPrerequisite as error:
         pytest.skip(str(error))
     assert main(["compile", "--target", "sm_90a", "--ir", "sass", "-c", SNIPPET]) == 0
@@ -36,15 +36,21 @@ def test_sass_is_headed_by_registers_spills_and_shared_memory(capsys: pytest.Cap
     assert not any(line.startswith("// ptxas") for line in body)
 
 
-def test_a_missing_disassembler_names_what_to_install(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("there", "message"),
+    [
+        ((), "nvdisasm and cuobjdump are not installed; pip install nvidia-cuda-nvdisasm nvidia-cuda-cuobjdump"),
+        (("nvdisasm",), "cuobjdump is not installed; pip install nvidia-cuda-cuobjdump"),
+    ],
+    ids=["both", "one"],
+)
+def test_missing_disassemblers_are_named_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, there: tuple[str, ...], message: str
 ) -> None:
-    def missing(name: str) -> str:
-        raise MissingPrerequisite(f"{name} is not installed", hint=f"pip install nvidia-cuda-{name}")
-
-    monkeypatch.setattr("emmy.codegen.cubin.find_tool", missing)
+    monkeypatch.setattr(cubin.shutil, "which", lambda name: name if name in there else None)
+    monkeypatch.setattr(cubin, "_packaged", lambda tool: None)
     assert main(["compile", "--target", "sm_90a", "--ir", "sass", "-c", SNIPPET]) == 2
-    assert "pip install nvidia-cuda-nvdisasm" in capsys.readouterr().err
+    assert capsys.readouterr().err.splitlines()[-1] == f"error: {message}"
 
 
 def test_an_architecture_that_is_no_target(capsys: pytest.CaptureFixture[str]) -> None:

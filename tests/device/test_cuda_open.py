@@ -77,7 +77,7 @@ def test_no_driver_and_an_old_driver_are_told_apart(monkeypatch: pytest.MonkeyPa
     message = refused(monkeypatch, getDeviceCount=fails(text), driverGetVersion=lambda: 0)
     assert "found no NVIDIA driver on this machine, expected one for CUDA 13.0 or newer" in message
     message = refused(monkeypatch, getDeviceCount=fails(text), driverGetVersion=lambda: 12040)
-    assert "found a driver for CUDA 12.4, older than the CUDA runtime" in message
+    assert "found a driver for CUDA 12.4, expected one for CUDA 13.0 or newer" in message
     assert "update the driver" in message
 
 
