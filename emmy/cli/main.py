@@ -109,7 +109,7 @@ def guarded(command: Callable[[], object]) -> int:
     """
     try:
         result = command()
-        sys.stdout.flush()
+        _flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as stop:
         return _exit_code_after_flush(stop.exit_code)
@@ -129,10 +129,15 @@ def guarded(command: Callable[[], object]) -> int:
 
 def _exit_code_after_flush(code: int) -> int:
     try:
-        sys.stdout.flush()
+        _flush()
     except OSError as error:
         return _report(error)
     return code
+
+
+def _flush() -> None:
+    if sys.stdout is not None:  # it is None where the shell closed it
+        sys.stdout.flush()
 
 
 def _report(error: BaseException) -> int:
@@ -180,15 +185,16 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _is_disk_full(error: BaseException) -> bool:
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and error.errno is not None:
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return "No space left on device" in str(error)
+    # NumPy's own words carry no number
+    return any(words in str(error) for words in ("No space left on device", "Not enough free space to write"))
 
 
 def _silence_broken_stdout() -> None:
     """Python flushes stdout once more at exit; on a closed pipe or full disk that would change the exit code."""
     try:
-        sys.stdout.flush()
+        _flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

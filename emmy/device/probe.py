@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from emmy.device.base import Capabilities
-from emmy.errors import MissingPrerequisite
+from emmy.errors import FullDisk, MissingPrerequisite
 
 VERSION = 1
 """Of the probe itself: in the key of its cached answer."""
@@ -110,6 +110,8 @@ def run_probe(cache_dir: Path, env: dict[str, str] | None = None) -> Capabilitie
     if isinstance(answer, Capabilities):
         return answer
     ended, words = answer
+    if "No space left on device" in words:
+        raise FullDisk(cache_dir)
     missing = [tool for tool in ("cc", "ld") if shutil.which(tool, path=environ.get("PATH")) is None]
     cause = f"no {' and no '.join(missing)} on the PATH" if missing else words
     raise MissingPrerequisite(f"the OpenCL device cannot compile ({ended})", found=cause, hint=_INSTALL)

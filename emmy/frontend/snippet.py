@@ -124,7 +124,7 @@ def _run(source: str, statements: list[ast.stmt], scope: dict[str, Any]) -> None
             exec(code, scope)
     except EmmyError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise failure(source, error) from None
 
 

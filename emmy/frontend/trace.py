@@ -94,7 +94,10 @@ def trace_callable(source: str, inputs: Sequence[InputLike], name: str = "progra
     inputs: name, shape, dtype and symbolic axes ((axis, symbol) pairs) of each, as ``Shape.inputs()`` of the golden
     dataset gives them. Their values are random; no memory is touched for them here.
     """
-    given = {item.name: torch.empty(item.shape, dtype=TORCH[item.dtype]) for item in inputs}
+    try:
+        given = {item.name: torch.empty(item.shape, dtype=TORCH[item.dtype]) for item in inputs}
+    except RuntimeError as error:
+        raise InputError(f"{name}: its inputs cannot be made", found=str(error).splitlines()[0]) from None
     dynamic = [DynamicSpec(symbol, item.name, axis) for item in inputs for axis, symbol in item.symbolic]
     return _traced(name, read_snippet(source, given), dynamic, examples=False)
 

@@ -43,6 +43,12 @@ def compose(text: str, file: object) -> Node | None:
         raise GoldenSchemaError(file, line, None, None, found=error.problem, expected="YAML") from None
     except YAMLError as error:
         raise GoldenSchemaError(file, None, None, None, found=str(error).splitlines()[0], expected="YAML") from None
+    except RecursionError:
+        raise GoldenSchemaError(file, None, None, None, found="brackets nested too deep", expected="YAML") from None
+
+
+MOST_DIGITS = 100
+"""Of a whole number; a longer one is text, which no field takes. Python itself refuses beyond 4300."""
 
 
 def plain(node: Node) -> Any:
@@ -50,7 +56,7 @@ def plain(node: Node) -> Any:
     if not isinstance(node, ScalarNode):
         return node
     kind, text = str(node.tag).removeprefix(_TAG), node.value
-    if kind == "int":
+    if kind == "int" and len(text) <= MOST_DIGITS:
         return int(text.replace("_", ""), 0 if text.lstrip("+-")[:2] in ("0x", "0o") else 10)
     if kind == "float":
         return float(text.replace(".inf", "inf").replace(".nan", "nan").replace(".NaN", "nan").replace("_", ""))

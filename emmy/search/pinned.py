@@ -61,10 +61,22 @@ def _attempts(picker: Picker, region: Region, pin: KnobMap, refusals: list[Refus
     if isinstance(pin.get("FUSE", OFF), Fuse):
         yield from _cut_attempts(picker, region, pin, refusals)
         return
+    space = picker.space(region)
+    whole = [space.knobs(int(start)) for start, part in zip(space.starts, space.parts, strict=False) if len(part)]
+    strangers = set(pin.steps).difference(*(knobs.steps for knobs in whole))
+    if strangers:
+        named = (*(step for cut in cuts(region) for step in cut.steps), *(step for one in whole for step in one.steps))
+        known = tuple(dict.fromkeys(named))
+        if unknown := strangers.difference(known):
+            refusals.append(Refused("no_such_step", found=f"@{min(unknown)}", expected=", ".join(known) or "no step",
+                                    nearest=known))  # fmt: skip
+            return
+        if "FUSE" not in pin:
+            yield from _cut_attempts(picker, region, pin, refusals)
+        return
     if "FUSE" in pin and pin.steps:
         # Steps of a kernel that stays whole (attention's two products): a record names every family of each.
         yield pin
-    space = picker.space(region)
     if len(space):
         order = np.argsort(picker.prior.scores(space), kind="stable")
         offered = (space.knobs(int(leaf)) for leaf in order)

@@ -114,3 +114,24 @@ def test_a_missing_linker_names_the_package(
 
     monkeypatch.setattr(registry, "capabilities", none)
     assert "install gcc" in refused(capsys, "tune", "--golden", "quick.matmul.256")
+
+
+def test_a_pin_of_many_digits_is_no_value(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMMY_TILE", f"n{'9' * 23}x1/f1x1/k1")
+    assert "EMMY_TILE" in refused(capsys, "compile", "-c", SNIPPET)
+
+
+def test_a_closed_standard_output_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    assert main(["golden", "list"]) == 0
+
+
+@pytest.mark.parametrize("words", ["Not enough free space to write 33554432 bytes", "No space left on device"])
+def test_a_full_disk_in_other_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(words)
+
+    monkeypatch.setattr("emmy.cli.main._invoke", full)
+    assert "disk full" in refused(capsys, "golden", "list")

@@ -124,3 +124,8 @@ def test_a_shape_too_large_for_memory_is_one_message(
     assert captured.out == ""
     assert "does not fit on" in captured.err
     assert "x0" in captured.err
+
+
+def test_an_input_that_no_kernel_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "-c", "x0 = torch.randn(8); x1 = torch.randn(8); x0 + 1"]) == 0
+    assert "relative error against eager PyTorch 0.00e+00" in capsys.readouterr().out

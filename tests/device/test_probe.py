@@ -13,7 +13,7 @@ from emmy.device import probe, registry
 from emmy.device.base import Capabilities
 from emmy.device.cuda_targets import TARGETS, cuda_target
 from emmy.device.opencl import vector_bits
-from emmy.errors import InputError, MissingPrerequisite
+from emmy.errors import FullDisk, InputError, MissingPrerequisite
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +130,9 @@ def test_gpu_is_looked_for_with_the_drivers_tool(
 )
 def test_vector_width_is_what_the_compiler_emits(version: str, reported: int, bits: int) -> None:
     assert vector_bits(version, reported) == bits
+
+
+def test_a_full_disk_is_no_missing_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_ask", lambda *_: ("signal 6", "cannot write: No space left on device"))
+    with pytest.raises(FullDisk, match="disk full while writing"):
+        probe.run_probe(tmp_path / "binaries")

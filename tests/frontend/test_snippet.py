@@ -100,3 +100,8 @@ def test_torch_does_not_log_a_traceback_of_its_own(caplog: pytest.LogCaptureFixt
     with pytest.raises(InputError, match="same reduction dim"):
         trace_snippet("torch.randn(4, 4) @ torch.randn(5, 5)")
     assert [record for record in caplog.records if record.exc_info] == []
+
+
+def test_a_snippet_that_leaves_is_a_mistake() -> None:
+    with pytest.raises(InputError, match=r"SystemExit: 3(.|\n)*line 1"):
+        trace_snippet("import sys; sys.exit(3); torch.randn(2)")

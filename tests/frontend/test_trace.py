@@ -170,3 +170,8 @@ def test_an_upper_limit_of_a_size_is_kept() -> None:
 def test_writes_into_a_copy_are_traced() -> None:
     traced = trace_snippet("x = torch.randn(4, 8); y = x.clone(); y[:, 0] = 0; y[1:3] = y[0:2] * 2; y[:, ::3] += 1; y")
     assert error_of(traced) < 1e-6
+
+
+def test_inputs_beyond_any_memory_are_bad_input() -> None:
+    with pytest.raises(InputError, match="big: its inputs cannot be made"):
+        trace_callable("x0 + 1", [InputSpec("x0", (99_999_999_999, 4096), DType.F32)], "big")

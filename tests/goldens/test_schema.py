@@ -236,3 +236,20 @@ def test_the_readmes_example_loads():
     (entry,) = parse_goldens(example, Path("README.md")).content.entries
     assert entry.golden
     assert set(entry.knobs) == set(KnobMap().record())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("a: " + "[" * 5000 + "]" * 5000, "nested too deep"), ("M: " + "9" * 5000, "")],
+    ids=["brackets", "digits"],
+)
+def test_monsters_are_told_apart_from_crashes(text: str, words: str) -> None:
+    from emmy.goldens.fields import compose, plain
+
+    if words:
+        with pytest.raises(GoldenSchemaError, match=words):
+            compose(text, "file.yaml")
+    else:
+        node = compose(text, "file.yaml")
+        assert node is not None
+        assert plain(node.value[0][1]) == "9" * 5000

@@ -203,3 +203,12 @@ def test_traffic_counts_passes_over_memory() -> None:
     assert (values["traffic"][resident] == 1).all()
     assert (values["traffic"][~resident] == 2).all()
     assert (values["exp_elements"][resident] == 1).all()
+
+
+@pytest.mark.parametrize("caps", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("region", [plans.softmax(4, 0), plans.rms_norm(4, 0)], ids=lambda r: r.name)
+def test_nothing_is_held_of_an_empty_row(region: Region, caps) -> None:
+    problem, leaves, _ = offered(region, caps)
+    assert not leaves["residency"].any()
+    for row in range(len(leaves["vec"])):
+        assert TIER.lower(problem, caps, take(leaves, slice(row, row + 1))).launches

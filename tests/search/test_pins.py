@@ -95,3 +95,11 @@ def test_a_region_no_tier_takes_says_why(toy: Capabilities, region_of: Callable[
     double = replace(region, comps=(region.comps[0], replace(region.comps[0], name="again")))
     with pytest.raises(Refused, match="toy_one_reduction"):
         Picker(toy, UninformedPrior("a test")).greedy(double)
+
+
+def test_a_step_that_a_region_has_not_is_refused(picker: Picker, region: Region) -> None:
+    """Else the row would record the pin's value, and another leaf would have run."""
+    found = pinned(picker, region, KnobMap.parse("TILE@foo=n1x1/f4x4/k2"))
+    assert isinstance(found, Unmatched)
+    assert found.rule == "no_such_step"
+    assert "@foo" in found.reason

@@ -27,7 +27,8 @@ from emmy.schedule.knobs.values import (
     WarpSpec,
 )
 
-_INT = r"[1-9]\d*"
+_INT = r"[1-9]\d{0,3}"
+"""Four digits: beyond that no tile, split or ring makes sense, and products of them stay small numbers."""
 _NAME = r"[A-Za-z_][A-Za-z0-9_.]*"
 
 _FUSE = re.compile(rf"cut(?:@(?P<at>{_NAME}))?")

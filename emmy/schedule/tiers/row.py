@@ -98,7 +98,7 @@ def _threads_share(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArr
 @rule("residency_holds_something")
 def _holds(problem: RowProblem, caps: Capabilities, c: Columns) -> NDArray[np.bool_]:
     """A row that is read more than once, to hold it."""
-    return (c["residency"] == REREAD) | (problem.held > 0)
+    return (c["residency"] == REREAD) | ((problem.held > 0) & (problem.columns > 0))
 
 
 @rule("resident_row_has_constant_columns")
