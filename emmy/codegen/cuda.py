@@ -88,6 +88,7 @@ TEMPLATES: dict[str, Template] = {
     "cosh": _math("cosh"),
     "tanh": _math("tanh"),
     "erf": _math("erf"),
+    "erfc": _math("erfc"),
     "isnan": Template("isnan({0})", "({0} & 0) != 0", infix=True),
     "isinf": Template("isinf({0})", "({0} & 0) != 0", infix=True),
     "lt": infix("<"),

@@ -80,6 +80,7 @@ TEMPLATES: dict[str, Template] = {
     "cosh": function("cosh"),
     "tanh": function("tanh"),
     "erf": function("erf"),
+    "erfc": function("erfc"),
     "isnan": Template("{0} != {0}", "({0} & 0) != 0", infix=True),
     "isinf": Template("isinf({0})", "({0} & 0) != 0", infix=True),
     "lt": infix("<"),

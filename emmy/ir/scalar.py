@@ -88,6 +88,12 @@ def _erf(x: Any) -> Any:
     return erf(x)
 
 
+def _erfc(x: Any) -> Any:
+    from scipy.special import erfc
+
+    return erfc(x)
+
+
 def _div(a: Any, b: Any) -> Any:
     return _np().true_divide(a, b)
 
@@ -266,6 +272,7 @@ _ROWS = [
     Function("cosh", 1, _fn("cosh"), cost=20),
     Function("tanh", 1, _fn("tanh"), cost=16),
     Function("erf", 1, _erf, cost=20),
+    Function("erfc", 1, _erfc, cost=20),
     Function("isnan", 1, _fn("isnan"), kind="bool"),
     Function("isinf", 1, _fn("isinf"), kind="bool"),
     Function("lt", 2, _fn("less"), kind="bool"),

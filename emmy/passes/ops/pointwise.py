@@ -189,7 +189,7 @@ _unary("hardsigmoid", _hardsigmoid, FLOATS, low=-5, high=5)
 _unary("hardswish", lambda x: call("div", x * _clip(x + 3, 0, 6), const(6, x.dtype)), FLOATS, low=-5, high=5)
 _unary("log_sigmoid", _log_sigmoid, FLOATS)
 _unary("square", lambda x: x * x, FLOATS, INTS)
-_unary("erfc", lambda x: 1 - call("erf", x), SINGLE, (DType.F64,))
+_unary("erfc", "erfc", SINGLE, (DType.F64,), low=-3, high=6)
 
 row("aten.gelu.default", "pointwise", elementwise(_gelu, ("approximate",)),
     (*unary_samples(FLOATS), *unary_samples(FLOATS, approximate="tanh")))  # fmt: skip
