@@ -54,6 +54,7 @@ LEAVES = (
     Leaf("warp, atomics", "accumulated.f16", "TILE=a:mma_m16n8k16_f16_f32/w2x2/f2x2/k2,STAGE=d3/async,REDUCE=g2a"),
     Leaf("warp, tile over the edge", "matmul.f16.ragged", "TILE=a:mma_m16n8k16_f16_f32/w4x2/f2x4/k2,STAGE=d2/sync"),
     Leaf("warp, symbolic M", "matmul.f16.dynM.ragged", "TILE=a:mma_m16n8k16_f16_f32/w2x2/f2x2/k1"),
+    Leaf("warp, touched ahead", "residual.f16.dynM", "TILE=a:mma_m16n8k16_f16_f32/w2x2/f2x4/k2,STAGE=d3/async"),
     Leaf("row", "softmax.f16.ragged", ""),
     Leaf("row, one value a row", "sum.f32.dynM.ragged", ""),
     Leaf("row, shared by blocks", "sum.f32.ragged", "TILE=r2/v1/reread,REDUCE=g2k/c32"),

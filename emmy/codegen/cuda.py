@@ -6,12 +6,25 @@ The statements of the tensor tiers (fragments, rings, barriers in memory) are pr
 from __future__ import annotations
 
 from emmy.codegen import abi
+from emmy.codegen.normal import horner
 from emmy.codegen.text import CannotPrint, Pointer, Printer, Template, aligned_offsets, float_digits, function, infix
 from emmy.codegen.text import operand_dtype as operand_dtype_of
 from emmy.codegen.words import CUDA_WORDS
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Call, Expr, Mem, Number, Var
-from emmy.ir.kernel import Atomic, Barrier, BufferParam, Kernel, ScalarParam, ShuffleXor, Stmt, Store, View
+from emmy.ir.kernel import (
+    Atomic,
+    Barrier,
+    BufferParam,
+    Kernel,
+    ScalarParam,
+    ShuffleXor,
+    Stmt,
+    Store,
+    View,
+    statements,
+)  # fmt: skip
+from emmy.ir.pipeline import Copy
 from emmy.ir.scalar import FUNCTIONS
 
 VALUE_TYPES = {
@@ -26,6 +39,10 @@ _FREMAINDER = "{t} r = fmod(a, b); return (r != 0 && ((r < 0) != (b < 0))) ? r +
 _NEAR_DIVIDE = 'float r; asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r;'
 """Eight instructions without a branch; the exact quotient has one, which keeps elements from overlapping."""
 _FAST_EXP = 'float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a * 1.44269504f)); return r;'
+_NORMCDF = (
+    f'float t = fabsf(a), q; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(q) : "f"({horner("t")})); '
+    "return a < 0.0f ? q : 1.0f - q;"
+)
 _POWER = (
     "{t} r = 1; if (b < 0) return a == 1 ? 1 : (a == -1 ? ((b & 1) ? -1 : 1) : 0); "
     "for (; b > 0; b >>= 1) { if (b & 1) r *= a; a *= a; } return r;"
@@ -89,6 +106,7 @@ TEMPLATES: dict[str, Template] = {
     "tanh": _math("tanh"),
     "erf": _math("erf"),
     "erfc": _math("erfc"),
+    "normcdf": Template("{h}({0})", helper=_NORMCDF, helper_double="return normcdf(a);"),
     "isnan": Template("isnan({0})", "({0} & 0) != 0", infix=True),
     "isinf": Template("isinf({0})", "({0} & 0) != 0", infix=True),
     "lt": infix("<"),
@@ -128,6 +146,37 @@ static __device__ __forceinline__ V emmy_load_if(bool guard, const void* from) {
 """A vector or zeros. In words: the compiler takes a choice between vectors of 16-bit elements apart into elements."""
 
 
+_LOAD_CONST = """template <typename V>
+static __device__ __forceinline__ V emmy_load_const(const void* from) {
+    V v;
+    if constexpr (sizeof(V) == 16) {
+        const uint4 r = __ldg(static_cast<const uint4*>(from));
+        memcpy(&v, &r, 16);
+    } else if constexpr (sizeof(V) == 8) {
+        const uint2 r = __ldg(static_cast<const uint2*>(from));
+        memcpy(&v, &r, 8);
+    } else if constexpr (sizeof(V) == 4) {
+        const unsigned r = __ldg(static_cast<const unsigned*>(from));
+        memcpy(&v, &r, 4);
+    } else {
+        v = *static_cast<const V*>(from);
+    }
+    return v;
+}
+template <typename V>
+static __device__ __forceinline__ V emmy_load_const_if(bool guard, const void* from) {
+    struct alignas(sizeof(V)) words {
+        unsigned w[sizeof(V) / 4];
+    } r = {};
+    if (guard) r = emmy_load_const<words>(from);
+    V v;
+    memcpy(&v, &r, sizeof(V));
+    return v;
+}"""
+"""A vector of what no thread writes. The compiler sees that by itself, and moves such reads over barriers, unless the
+buffer's address has gone into an instruction that it does not look into."""
+
+
 _LOAD_EARLY = """template <typename V>
 static __device__ __forceinline__ V emmy_load_early(const void* from) {
     V v;
@@ -140,6 +189,10 @@ static __device__ __forceinline__ V emmy_load_early(const void* from) {
         uint2 r;
         asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"(from));
         memcpy(&v, &r, 8);
+    } else if constexpr (sizeof(V) == 4) {
+        unsigned r;
+        asm volatile("ld.global.u32 %0, [%1];" : "=r"(r) : "l"(from));
+        memcpy(&v, &r, 4);
     } else {
         v = *static_cast<const V*>(from);
     }
@@ -160,6 +213,8 @@ class CudaPrinter(Printer):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.includes: dict[str, None] = {}
+        self.hidden = {s.source for s in statements(kernel.body) if isinstance(s, Copy) and s.transport == "async"}
+        """Buffers of which the compiler does not see that nobody writes them."""
         for pointer in self.pointers.values():
             self.include_for(pointer.dtype)
 
@@ -324,12 +379,17 @@ class CudaPrinter(Printer):
         if node.guard is None and node.lanes > 1 and node.early:
             self.helper("emmy_load_early", lambda: _LOAD_EARLY)
             return f"emmy_load_early<{kind}>({self.address(node.buffer, node.offset)})"
+        whole = node.lanes > 1 and node.lanes * node.dtype.nbytes % 4 == 0
+        const = whole and node.buffer in self.hidden and not self.pointer(node.buffer).writable
+        if const:
+            self.helper("emmy_load_const", lambda: _LOAD_CONST)
         if node.guard is None:
-            return text
-        if node.lanes > 1 and node.fill == 0 and node.lanes * node.dtype.nbytes % 4 == 0:
-            self.helper("emmy_load_if", lambda: _LOAD_IF)
-            kind = self.vec_type(node.dtype, node.lanes)
-            return f"emmy_load_if<{kind}>({self.expr(node.guard)}, {self.address(node.buffer, node.offset)})"
+            return f"emmy_load_const<{kind}>({self.address(node.buffer, node.offset)})" if const else text
+        if whole and node.fill == 0:
+            name = "emmy_load_const_if" if const else "emmy_load_if"
+            if not const:
+                self.helper("emmy_load_if", lambda: _LOAD_IF)
+            return f"{name}<{kind}>({self.expr(node.guard)}, {self.address(node.buffer, node.offset)})"
         return f"({self.expr(node.guard)} ? {text} : {self.constant(node.fill, node.dtype, node.lanes)})"
 
     def loaded(self, text: str, dtype: DType) -> str:

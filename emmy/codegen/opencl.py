@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 
-from emmy.codegen.opencl_math import exp_function, exp_name
+from emmy.codegen.normal import horner
+from emmy.codegen.opencl_math import exp_function, exp_name, normcdf_function, normcdf_name
 from emmy.codegen.text import CannotPrint, Pointer, Printer, Template, float_digits, function, infix, operand_dtype
 from emmy.codegen.words import OPENCL_WORDS
 from emmy.ir.dtype import DType
@@ -25,6 +26,7 @@ MASK_TYPES = {1: "char", 2: "short", 4: "int", 8: "long"}
 _DIVIDE = "{t} q = a / b; return q - ((a % b != 0) & ((a < 0) != (b < 0)));"
 _REMAINDER = "{t} r = a % b; return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r;"
 _FREMAINDER = "{t} r = fmod(a, b); return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r;"
+_NORMCDF = f"float t = fabs(a), q = exp({horner('t', math.log(2))}); return a < 0.0f ? q : 1.0f - q;"
 _POWER = (
     "{t} r = 1; if (b < 0) return a == 1 ? 1 : (a == -1 ? ((b & 1) ? -1 : 1) : 0); "
     "for (; b > 0; b >>= 1) { if (b & 1) r *= a; a *= a; } return r;"
@@ -81,6 +83,7 @@ TEMPLATES: dict[str, Template] = {
     "tanh": function("tanh"),
     "erf": function("erf"),
     "erfc": function("erfc"),
+    "normcdf": Template("{h}({0})", helper=_NORMCDF, double="0.5 * erfc({0} * -0.70710678118654752)"),
     "isnan": Template("{0} != {0}", "({0} & 0) != 0", infix=True),
     "isinf": Template("isinf({0})", "({0} & 0) != 0", infix=True),
     "lt": infix("<"),
@@ -353,6 +356,10 @@ class OpenCLPrinter(Printer):
         if node.fn in ("exp", "fast_exp") and n > 1 and dtype.compute == DType.F32:
             fast = node.fn == "fast_exp"
             name = self.helper(exp_name(n, fast), lambda: exp_function(n, fast))
+            return f"{name}({self.converted(node.args[0], dtype, n)})", False
+        if node.fn == "normcdf" and n > 1 and dtype.compute == DType.F32:
+            self.helper(exp_name(n, False), lambda: exp_function(n, False))
+            name = self.helper(normcdf_name(n), lambda: normcdf_function(n))
             return f"{name}({self.converted(node.args[0], dtype, n)})", False
         pattern, row, kind = self.template(node)
         args = [self.converted(arg, dtype, n) for arg in node.args]

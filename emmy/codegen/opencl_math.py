@@ -7,9 +7,15 @@ softmax. Multiply-adds are written as such: PoCL 3.0 takes ``fma`` of a vector l
 on one core of an AMD EPYC (Zen 4, float8, 2026-11-30) it takes 3.5 ms of processor time where PoCL's ``exp`` takes 4.4.
 
 ``fast_exp`` (the FAST_EXP gate) has degree 4, a relative error of 6e-6, and clamps its argument to ±87.
+
+``normcdf`` is emmy.codegen.normal on that ``exp``.
 """
 
 from __future__ import annotations
+
+import math
+
+from emmy.codegen.normal import horner
 
 EXACT = ("1.3818699e-3f", "8.368779e-3f", "4.1668314e-2f", "1.666652e-1f", "0.49999994f", "1.0f", "1.0f")
 FAST = ("4.1277368e-2f", "1.67536e-1f", "0.50005126f", "1.0f", "1.0f")
@@ -41,3 +47,16 @@ def exp_function(lanes: int, fast: bool) -> str:
         lines.append("return x <= 88.72283f ? p : x + INFINITY;")
     body = "\n".join(f"    {line}" for line in lines)
     return f"static inline {v} {exp_name(lanes, fast)}({v} x) {{\n{body}\n}}"
+
+
+def normcdf_name(lanes: int) -> str:
+    """Name of the helper function."""
+    return f"emmy_normcdfx{lanes}"
+
+
+def normcdf_function(lanes: int) -> str:
+    """Definition of ``float{lanes} name(float{lanes} x)``; it calls the exact exponential of as many lanes."""
+    v = f"float{lanes}"
+    power = horner("t", math.log(2), f"({v})({{}})")
+    body = f"{v} t = fabs(x); {v} q = {exp_name(lanes, False)}({power}); return x < 0.0f ? q : 1.0f - q;"
+    return f"static inline {v} {normcdf_name(lanes)}({v} x) {{ {body} }}"

@@ -12,7 +12,7 @@ _CUDA = (
     "default delete do double else enum explicit export extern false float for friend goto half if inline int long "
     "mutable namespace new not not_eq operator or or_eq private protected public register return short signed sizeof "
     "static struct switch template this throw true try typedef typename union unsigned using virtual void volatile "
-    "while xor xor_eq vec smem max min exp log pow sin cos tan sqrt abs floor ceil round trunc fma erf erfc"
+    "while xor xor_eq vec smem max min exp log pow sin cos tan sqrt abs floor ceil round trunc fma erf erfc normcdf"
 )
 
 OPENCL_WORDS = frozenset(_OPENCL.split())

@@ -4,7 +4,8 @@ One row a function. The printers hold one text template a row and language; a te
 ``floordiv`` and ``mod`` round toward minus infinity as NumPy does; ``quot`` and ``rem`` round toward zero as C does,
 and stand for them where operands are known not to be negative. ``max`` and ``min`` return NaN when either operand
 is NaN, as torch.maximum does; ``fmax`` and ``fmin`` return the other operand. ``near_div`` is a quotient within two
-units in the last place, for operands that are no more exact themselves.
+units in the last place, for operands that are no more exact themselves. ``normcdf`` is the standard normal's
+distribution function.
 """
 
 from __future__ import annotations
@@ -92,6 +93,12 @@ def _erfc(x: Any) -> Any:
     from scipy.special import erfc
 
     return erfc(x)
+
+
+def _normcdf(x: Any) -> Any:
+    from scipy.special import ndtr
+
+    return ndtr(x)
 
 
 def _div(a: Any, b: Any) -> Any:
@@ -273,6 +280,7 @@ _ROWS = [
     Function("tanh", 1, _fn("tanh"), cost=16),
     Function("erf", 1, _erf, cost=20),
     Function("erfc", 1, _erfc, cost=20),
+    Function("normcdf", 1, _normcdf, cost=14),
     Function("isnan", 1, _fn("isnan"), kind="bool"),
     Function("isinf", 1, _fn("isinf"), kind="bool"),
     Function("lt", 2, _fn("less"), kind="bool"),

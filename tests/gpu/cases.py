@@ -124,13 +124,20 @@ PINS: dict[str, tuple[str, ...]] = {
     "matmul.bf16": (f"{BF16}/w2x2/f2x4/k2,STAGE=d3/async",),
     "accumulated.f16": (f"{F16}/w2x2/f2x2/k2,STAGE=d3/async,REDUCE=g2a", f"{F16}/w1x2/f1x2/k1,REDUCE=g4k"),
     "accumulated.bf16": (f"{BF16}/w1x2/f2x2/k1,STAGE=d2/sync,REDUCE=g2a",),
+    "bias_gelu.f16": (f"{F16}/w2x2/f2x4/k2,STAGE=d3/async", f"{F16}/w1x2/f2x2/k2,STAGE=d2/async,REDUCE=g2c"),
+    "bias_gelu.f16.dynM": (f"{F16}/w2x2/f1x2/k2,STAGE=d3/async",),
+    "residual.f16": (
+        f"{F16}/w2x2/f2x2/k2,STAGE=d3/async", f"{F16}/w1x2/f2x4/k2,STAGE=d2/async,REDUCE=g2c",
+        f"{F16}/w2x1/f1x4/k4,STAGE=d3/async,REDUCE=c2",
+    ),
+    "residual.f16.dynM": (f"{F16}/w2x2/f2x4/k2,STAGE=d3/async",),
     "sum.f32": ("TILE=r1/v4/reread,REDUCE=g4k/c64", "TILE=r1/v4/reread,REDUCE=g4a/c64"),
     "sum.f32.ragged": ("TILE=r2/v1/reread,REDUCE=g2k/c32", "TILE=r1/v4/reread,REDUCE=g4a/c32"),
     "sum.f32.dynM": ("TILE=r1/v4/reread,REDUCE=g2a/c32",),
     "sum.f16": ("TILE=r1/v8/reread,REDUCE=g4k/c64",),
 }  # fmt: skip
 """Knobs that a sample may miss: each kind of ring, split, cluster, slice and order of blocks, tiles larger than the
-problem. By case."""
+problem, epilogues whose reads are touched ahead. By case."""
 
 
 def _matmuls() -> list[Case]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product as product_of
 
 import numpy as np
 import pytest
@@ -13,11 +14,13 @@ from emmy.device.base import Capabilities
 from emmy.device.registry import cuda_target
 from emmy.errors import Refused
 from emmy.ir.dtype import DType
-from emmy.ir.expr import Expr, Load, Var, call, cast, evaluate_int, f32, i32
+from emmy.ir.expr import Expr, Load, Mem, Var, call, cast, evaluate_int, f32, i32, walk
 from emmy.ir.interp import run_kernel
+from emmy.ir.kernel import For, statements
 from emmy.ir.kernel_verify import verify as verify_kernel
 from emmy.ir.nest import Axis, Comp, Output, Region, Symbol, Tensor, verify
 from emmy.ir.nest_interp import run_region
+from emmy.ir.pipeline import Copy
 from emmy.ir.plan import Memset, Plan
 from emmy.ir.scalar import numpy_dtype
 from emmy.passes.lower.operand import operand_tile, parts, result_tile
@@ -182,6 +185,52 @@ def test_all_majors(a: str, b: str, form: str, size: tuple[int, int, int]) -> No
 def test_epilogues(dtype: DType, epilogue: str, size: tuple[int, int, int]) -> None:
     form = "w2x2/f1x2/k2,STAGE=d2/async" if size[1] % 2 == 0 else "w1x2/f1x2/k2,STAGE=d2/sync"
     check(product(*size, dtype=dtype, epilogue=epilogue), f"{ATOMS[dtype]}/{form}")
+
+
+def touched(plan: Plan, name: str, blocks: tuple[int, int], form: tuple[int, int], sizes: dict[str, int]) -> set[int]:
+    """Elements of ``name`` from which the first launch copies to a landing; ``form``: a block's rows and columns."""
+    kernel = plan.launches[0].kernel
+    copies = [s for s in statements(kernel.body) if isinstance(s, Copy) and s.buffer.startswith("landing")]
+    found = set()
+    for block_m, block_n, part in product_of(range(blocks[0]), range(blocks[1]), range(kernel.cluster)):
+        for copy, tid in product_of(copies, range(kernel.threads)):
+            env = {**sizes, "tid": tid, "m0": block_m * form[0], "n0": block_n * form[1], "part": part}
+            if copy.source == name and (copy.guard is None or evaluate_int(copy.guard, env)):
+                found.add(evaluate_int(copy.source_offset, env))
+    return found
+
+
+@pytest.mark.parametrize("size", [(64, 64, 160), (37, 52, 150), ("n", 52, 150)])
+@pytest.mark.parametrize(
+    ("form", "block"),
+    [("w2x2/f1x2/k2,STAGE=d3/async", (32, 32)), ("w1x2/f2x4/k2,STAGE=d2/async,REDUCE=g2c", (32, 64)),
+     ("w1x2/f1x2/k4,STAGE=d3/async,REDUCE=c4", (16, 32))],
+)  # fmt: skip
+def test_every_sector_of_a_residual_is_touched_ahead(
+    form: str, block: tuple[int, int], size: tuple[int | str, int, int]
+) -> None:
+    region = product(*size, epilogue="residual", hint=37)
+    plan = check(region, f"{F16}/{form}", caps=cuda_target("sm_90a"))
+    rows, columns = size[0] if isinstance(size[0], int) else 37, size[1]
+    found = touched(plan, "x3", (-(-rows // block[0]), -(-columns // block[1])), block, region.hints())
+    assert found == {row * columns + column for row in range(rows) for column in range(0, columns, 16)}
+
+
+@pytest.mark.parametrize("form", ["w2x2/f1x2/k2,STAGE=d2/sync", "w2x2/f1x2/k2,STAGE=d3/async,REDUCE=g2k"])
+def test_nothing_is_touched_without_a_ring_or_an_epilogue(form: str) -> None:
+    kernel = check(product(64, 64, 160, epilogue="residual"), f"{F16}/{form}").launches[0].kernel
+    assert not [array for array in kernel.shared if array.name.startswith("landing")]
+
+
+@pytest.mark.parametrize(("columns", "lanes"), [(64, 2), (27, 1)])
+def test_a_bias_is_read_before_the_loop(columns: int, lanes: int) -> None:
+    plan = check(product(40, columns, 48, epilogue="bias+relu"), f"{F16}/w1x2/f2x2/k1,STAGE=d2/sync")
+    body = plan.launches[0].kernel.body
+    loop = next(n for n, stmt in enumerate(body) if isinstance(stmt, For))
+    reads = [n for n, stmt in enumerate(body) if any(isinstance(e, Mem) and e.buffer == "x2" for x in stmt.exprs
+                                                     for e in walk(x))]  # fmt: skip
+    assert len(reads) == 2 * 2 // lanes
+    assert max(reads) < loop
 
 
 @pytest.mark.parametrize("epilogue", ["", "bias+residual"])

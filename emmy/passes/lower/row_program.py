@@ -20,6 +20,7 @@ from emmy.ir.expr import Call, Const, Expr, Load, Var, call, cast, free_vars, i3
 from emmy.ir.monoid import MONOIDS, Monoid, instantiate
 from emmy.ir.nest import Axis, Comp, Region, Tensor
 from emmy.passes.lower.access import affine, flat_offset
+from emmy.passes.lower.smooth import logistic
 from emmy.passes.rewrite import base, component, inline, uses
 from emmy.passes.roles import is_contraction
 
@@ -109,20 +110,8 @@ class RowProgram:
         return self.mapped(rule)
 
     def smooth(self) -> RowProgram:
-        """With the quotients of logistic functions, ``a / (exp(b) + 1)``, within two units in the last place.
-
-        The exponential is no more exact than that, and a quotient without a branch lets elements overlap.
-        """
-
-        def rule(node: Expr) -> Expr | None:
-            match node:
-                case Call("div", (value, Call("add", (a, b)) as below), DType.F32):
-                    one, other = (a, b) if isinstance(a, Const) else (b, a)
-                    if is_const(one, 1) and isinstance(other, Call) and other.fn in ("exp", "fast_exp"):
-                        return call("near_div", value, below)
-            return None
-
-        return self.mapped(rule)
+        """With the quotients of logistic functions without a branch (see emmy.passes.lower.smooth)."""
+        return self.mapped(logistic)
 
     def mapped(self, rule: Callable[[Expr], Expr | None]) -> RowProgram:
         """With every value transformed by ``rule``."""

@@ -46,6 +46,10 @@ class ScalarLeaf:
         return self.n * self.fn
 
     @property
+    def finished_elsewhere(self) -> bool:
+        return self.split > 1 and self.how != "c"
+
+    @property
     def threads(self) -> int:
         return self.n * self.m * self.slices
 

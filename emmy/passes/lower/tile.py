@@ -36,10 +36,12 @@ from emmy.ir.nest import Axis, Region, Tensor
 from emmy.ir.plan import Launch, Memset, Plan, Step, Workspace
 from emmy.passes.contraction import Contraction
 from emmy.passes.lower.access import Memory, Point, affine, flat_offset, wide
+from emmy.passes.lower.smooth import smooth
 
 
 class TileLeaf(Protocol):
     """What the shared parts read of a leaf. k: elements of a k step. group: rows of blocks a group, 0: row-major.
+    finished_elsewhere: the tile kernel leaves parts of sums, and has no epilogue.
 
     how: what joins the parts of a split: ``k`` a finalising kernel, ``a`` atomics, ``c`` the blocks of a cluster.
     """
@@ -56,6 +58,8 @@ class TileLeaf(Protocol):
     def how(self) -> str: ...
     @property
     def group(self) -> int: ...
+    @property
+    def finished_elsewhere(self) -> bool: ...
 
 
 class TileLowering:
@@ -197,15 +201,19 @@ class TileLowering:
 
     # ---------------------------------------------------------------------------------------------- epilogue
 
+    def read_ahead(self, load: Load, point: Point) -> Expr | None:
+        """What the epilogue reads at ``point``, where the kernel holds it in registers by then."""
+        return None
+
     def epilogue_value(self, expr: Expr | None, value: Expr, point: Point) -> Expr:
         """``expr`` (None: the identity) applied to the contraction's ``value`` at ``point``."""
         if expr is None:
             return value
 
         def read(load: Load, at: Point) -> Expr | None:
-            return value if load.tensor.split(".")[0] == self.p.comp.name else None
+            return value if load.tensor.split(".")[0] == self.p.comp.name else self.read_ahead(load, at)
 
-        return self.wide_reads(self.memory.value(expr, point, read), expr, point)
+        return self.wide_reads(smooth(self.memory.value(expr, point, read)), expr, point)
 
     def write_cell(self, value: Expr, point: Point, guard: Expr | None) -> list[Stmt]:
         """Epilogue and store of one cell or vector of cells for every output."""

@@ -14,6 +14,7 @@ from emmy.ir.expr import (
     Const,
     Expr,
     Lane,
+    Load,
     Mem,
     Pack,
     Reg,
@@ -24,6 +25,7 @@ from emmy.ir.expr import (
     cast,
     ceil_div,
     floordiv,
+    free_vars,
     i32,
     mod,
     mul,
@@ -31,7 +33,7 @@ from emmy.ir.expr import (
     sub,
 )
 from emmy.ir.fragment import Fragments, LdMatrix, Mma, matrix_rows
-from emmy.ir.kernel import TID, Atomic, Barrier, For, If, Kernel, Let, RegArray, RegSet, Stmt, Store, View
+from emmy.ir.kernel import TID, Atomic, Barrier, For, If, Kernel, Let, RegArray, RegSet, Shared, Stmt, Store, View
 from emmy.ir.pipeline import CopyCommit, CopyWait
 from emmy.ir.plan import Plan
 from emmy.passes.contraction import Contraction
@@ -39,9 +41,10 @@ from emmy.passes.lower.access import Point
 from emmy.passes.lower.cluster import Exchange
 from emmy.passes.lower.fill import Filler
 from emmy.passes.lower.operand import Operand, SwizzledTile, operand_tile, result_tile
+from emmy.passes.lower.prefetch import Askers, Edge, prefetches
 from emmy.passes.lower.slices import SLICE, Slices
 from emmy.passes.lower.tile import TileLowering
-from emmy.passes.lower.warp_leaf import Rect, WarpLeaf, operands, shares, stage_dtype
+from emmy.passes.lower.warp_leaf import Rect, WarpLeaf, operands, shares, stage_dtype, touched_ahead
 
 Cell = tuple[int, int, tuple[int, ...], Expr, Expr, Expr]
 """(i, j, registers, value, row, column) of neighbouring columns of an atom; row inside it, column inside the warp's."""
@@ -70,6 +73,8 @@ class _Lowering(TileLowering):
         self.lets: dict[str, Let] = {}
         self.pointers: dict[str, View] = {}
         self.turn = RegArray("slot", DType.I32, (1,), init=0)
+        self.columns: dict[tuple[Load, Expr, int], Let] = {}
+        """What the epilogue reads of columns alone (a bias), by read, column and lanes: held from before the loop."""
         self.slices: Slices | None = None
         if leaf.slices > 1:
             self.slices = Slices(leaf.slices, leaf.threads // leaf.slices, leaf.fm * leaf.fn, 4, DType.F32)
@@ -98,22 +103,22 @@ class _Lowering(TileLowering):
         body: list[Stmt] = [exchange.begin] if exchange is not None else []
         env = self.block_env(body)
         start, stop = self.k_range(body)
-        body += self.main_loop(env, start, stop)
         shared = [tile.shared(leaf.depth) for tile in self.tiles]
         reads = self.operand_reads()
         self.memory.views.clear()
+        ending: list[Stmt] = []
         if self.slices is not None:
             shared.append(self.slices.shared())
-            body += self.gather(self.slices)
-        done = len(body)
+            ending += self.gather(self.slices)
+        done = len(ending)
         whole = Rect(range(leaf.fm), range(leaf.fn))
         if leaf.split > 1 and leaf.how == "k":
             self.partial()
             writes = ["partial"]
-            body += self.each_pair(self.accumulators(whole), env, self.write_partial)
+            ending += self.each_pair(self.accumulators(whole), env, self.write_partial)
         elif leaf.split > 1 and leaf.how == "a":
             writes = [self.region.outputs[0].tensor.name]
-            body += self.each_pair(self.accumulators(whole), env, self.write_atomic)
+            ending += self.each_pair(self.accumulators(whole), env, self.write_atomic)
         else:
             writes = [o.tensor.name for o in self.region.outputs]
             reads += self.epilogue_reads()
@@ -121,14 +126,19 @@ class _Lowering(TileLowering):
             tile = result_tile("turn", staged, self.atom.m, leaf.warp_n) if staged is not None else None
             if tile is not None:
                 shared.append(tile.shared(2 * leaf.wm * leaf.wn))
-                body += self.turning_place(tile)
+                ending += self.turning_place(tile)
             if exchange is None:
-                body += self.results(self.accumulators(whole), whole, tile, env)
+                ending += self.results(self.accumulators(whole), whole, tile, env)
             else:
                 shared.append(exchange.shared())
-                body += self.join(exchange, tile, env)
+                ending += self.join(exchange, tile, env)
         if self.slices is not None and exchange is None:
-            body[done:] = [If(self.slices.first, tuple(body[done:]))]
+            ending[done:] = [If(self.slices.first, tuple(ending[done:]))]
+        # after the ending, which says what it reads of columns
+        touched, landings = self.touched(env)
+        shared += landings
+        body += self.main_loop(env, start, stop, touched)
+        body += ending
         names = tuple(dict.fromkeys(reads))
         params = self.params(names, tuple(writes))
         cluster = leaf.split if exchange is not None else 1
@@ -206,8 +216,22 @@ class _Lowering(TileLowering):
 
     # ------------------------------------------------------------------------------------------------- loop
 
-    def main_loop(self, env: dict[str, Expr], start: Expr, stop: Expr) -> list[Stmt]:
-        """Definitions, the first fills, then the loop over k steps.
+    def touched(self, env: dict[str, Expr]) -> tuple[list[Stmt], list[Shared]]:
+        """What the epilogue reads from memory, copied to nowhere beside the first fills."""
+        leaf = self.leaf
+        if leaf.finished_elsewhere or leaf.transport != "async" or leaf.depth < 2:
+            return [], []
+        held = {load for load, _, _ in self.columns}
+        loads = [load for load in touched_ahead(self.p) if load not in held]
+        edges = (
+            Edge(self.n, Var("n0"), leaf.block_n, self.divides(self.n, leaf.block_n)),
+            Edge(self.m, Var("m0"), leaf.block_m, self.divides(self.m, leaf.block_m)),
+        )
+        askers = Askers(leaf.threads, Var("part") if leaf.split > 1 else i32(0), leaf.split)
+        return prefetches(self.memory, loads, env, edges, askers)
+
+    def main_loop(self, env: dict[str, Expr], start: Expr, stop: Expr, touched: list[Stmt]) -> list[Stmt]:
+        """Definitions, the first fills (``touched`` beside the last of them), then the loop over k steps.
 
         The ring stands here in its expanded form, for two reasons. A step's first fragments are loaded before the last
         products of the step before it (``ahead``), so that no warp waits for ldmatrix behind a barrier; for that the
@@ -234,7 +258,8 @@ class _Lowering(TileLowering):
         first: list[Stmt] = []
         for number in range(leaf.depth - 1):
             begin, end = filler.fill(i32(number), f"_{number}")
-            first += [*begin, *end, *commit]
+            last = number == leaf.depth - 2
+            first += [*begin, *end, *(touched if last else ()), *commit]
         begin, end = filler.fill(add(step, i32(leaf.depth - 1)), "")
         if self.acc_registers >= 64 and first:
             # every block begins inside the output; the compiler does not know, and so does not clear the accumulators,
@@ -278,6 +303,7 @@ class _Lowering(TileLowering):
             Let("warp_m", mul(mod(warp.var, i32(leaf.wm)), i32(leaf.warp_m))),
             Let("warp_n", mul(floordiv(warp.var, i32(leaf.wm)), i32(leaf.warp_n))),
             *self.pointers.values(),
+            *self.columns.values(),
         ]
         return [*defined, *copying, *place, self.acc, a, b, *turn, *entry, loop, *done, *self.joined()]
 
@@ -397,6 +423,23 @@ class _Lowering(TileLowering):
             guard = both(guard, call("lt", at_col, self.n.extent))
         full = {**env, self.m.name: at_row, self.n.name: at_col}
         return Point(full, self.n.name if lanes > 1 else "", lanes, guard), guard
+
+    def read_ahead(self, load: Load, point: Point) -> Expr | None:
+        """A read of columns alone: a register a pair, and no wait for memory behind the loop."""
+        used = {name for index in load.index for name in free_vars(index)}
+        of_columns = self.n.name in used and self.m.name not in used and self.memory.stays_inside(load)
+        if self.leaf.finished_elsewhere or not of_columns:
+            return None
+        if point.lanes > 1 and not self.whole_vectors(load, point):
+            return None
+        column, dtype = point.env[self.n.name], self.memory.tensors[load.tensor].dtype
+        key = (load, column, point.lanes)
+        if key not in self.columns:
+            guard = None if self.divides(self.n, self.leaf.block_n) else call("lt", column, self.n.extent)
+            offset = self.memory.offset(load.tensor, load.index, point.env)
+            held = Mem(load.tensor, offset, dtype, point.lanes, guard, 0, point.lanes > 1, early=True)
+            self.columns[key] = Let(f"column{len(self.columns)}", held)
+        return cast(self.columns[key].var, dtype.compute)
 
     def each_pair(self, cells: list[Cell], env: dict[str, Expr], write: Writer) -> list[Stmt]:
         """``write`` for every pair of columns; for single columns where a pair may cross the edge."""

@@ -13,7 +13,8 @@ from emmy.ir.fragment import ATOMS, Atom
 from emmy.passes.contraction import Contraction
 from emmy.passes.lower.access import Memory
 from emmy.passes.lower.operand import Operand, operand
-from emmy.passes.lower.tile import loads_of, vector_fits
+from emmy.passes.lower.tile import vector_fits
+from emmy.passes.rewrite import loads_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,10 @@ class WarpLeaf:
     @property
     def k(self) -> int:
         return self.steps * self.shape.k
+
+    @property
+    def finished_elsewhere(self) -> bool:
+        return self.split > 1 and self.how != "c"
 
     @property
     def threads(self) -> int:
@@ -140,11 +145,22 @@ def stage_dtype(problem: Contraction) -> DType | None:
     return DType.F32 if late else tensors[0].dtype
 
 
+def touched_ahead(problem: Contraction) -> list[Load]:
+    """What the epilogue reads, where it reads whole matrices: a word of every sector is copied ahead of it.
+
+    Each takes a word a thread of shared memory, in rings of asynchronous copies.
+    """
+    if stage_dtype(problem) != DType.F32:
+        return []
+    reads = loads_of(tuple(expr for _, expr, _ in problem.epilogue if expr is not None))
+    return [load for load in reads if load.tensor.split(".")[0] != problem.comp.name]
+
+
 def _two_axes(problem: Contraction, memory: Memory, expr: Expr | None) -> bool:
     """Whether the epilogue reads an element of its own for every cell."""
     names = {problem.m.name, problem.n.name}
     own = problem.comp.name
     return expr is not None and any(
         load.tensor.split(".")[0] != own and names <= {n for i in load.index for n in free_vars(i)}
-        for load in loads_of(expr)
+        for load in loads_of((expr,))
     )

@@ -113,8 +113,8 @@ def _relu(x: Expr) -> Expr:
 def _gelu(x: Expr, approximate: str = "none") -> Expr:
     if approximate == "tanh":
         inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
-        return x * 0.5 * (call("tanh", inner) + 1)
-    return x * 0.5 * (call("erf", x * math.sqrt(0.5)) + 1)
+        return call("div", x, call("exp", inner * -2.0) + 1)  # (1 + tanh u) / 2 is the logistic function of 2u
+    return x * call("normcdf", x)
 
 
 def _softplus(x: Expr, beta: float = 1, threshold: float = 20) -> Expr:

@@ -17,8 +17,9 @@ from emmy.ir.nest import Region
 from emmy.ir.plan import Plan
 from emmy.passes.contraction import Contraction, match_contraction
 from emmy.passes.lower.operand import Operand
+from emmy.passes.lower.prefetch import WORD
 from emmy.passes.lower.warp import lower_warp
-from emmy.passes.lower.warp_leaf import WarpLeaf, chains, operands, stage_dtype
+from emmy.passes.lower.warp_leaf import WarpLeaf, chains, operands, stage_dtype, touched_ahead
 from emmy.schedule.knobs import OFF, AtomTile, Cooperative, KnobKey, KnobMap, KnobValue, Raster, Reduce, Split, Stage
 from emmy.schedule.knobs.values import is_fast_math_atom
 from emmy.schedule.tiers.base import Columns, Rule, Tier, concat, product, rule
@@ -43,12 +44,13 @@ SM_THREADS = 2048
 
 @dataclass(frozen=True, slots=True)
 class WarpProblem:
-    """A contraction whose factors are both of one 16-bit type. staged: see emmy.passes.lower.warp_leaf.stage_dtype."""
+    """A contraction whose factors are both of one 16-bit type. staged, touched: see emmy.passes.lower.warp_leaf."""
 
     contraction: Contraction
     a: Operand
     b: Operand
     staged: DType | None
+    touched: int
     atoms: tuple[str, ...]
 
     @property
@@ -208,7 +210,7 @@ class WarpTier(Tier):
         atoms = tuple(name for name in MMA if name in caps.atoms and ATOMS[name].operand == a.dtype)
         if not atoms:
             raise Refused("device_has_atoms", found=caps.arch or caps.name, expected=f"mma.sync on {a.dtype.value}")
-        return WarpProblem(contraction, a, b, stage_dtype(contraction), atoms)
+        return WarpProblem(contraction, a, b, stage_dtype(contraction), len(touched_ahead(contraction)), atoms)
 
     def grid(self, problem: WarpProblem, caps: Capabilities, fast_math: bool) -> Columns:
         atoms = [MMA.index(name) for name in problem.atoms if fast_math or not is_fast_math_atom(name)]
@@ -405,11 +407,12 @@ def _slot_bytes(c: Columns) -> NDArray[np.int64]:
 
 
 def _smem(p: WarpProblem, c: Columns) -> NDArray[np.int64]:
-    """Bytes of the ring, and of the pieces in which warps turn their results round."""
+    """Bytes of the ring, of the pieces in which warps turn their results round, and of what they touch ahead."""
     turn = np.zeros(len(c["wm"]), dtype=np.int64)
     if p.staged is not None:
         piece = 2 * ATOM_M * c["fn"].astype(np.int64) * ATOM_N * p.staged.nbytes
-        turn = np.where((c["split"] == 1) | (c["how"] == HOWS.index("c")), piece * c["wm"] * c["wn"], 0)
+        words = np.where(c["transport"] == TRANSPORTS.index("async"), p.touched * WORD * _threads(c), 0)
+        turn = np.where((c["split"] == 1) | (c["how"] == HOWS.index("c")), piece * c["wm"] * c["wn"] + words, 0)
     block_m, block_n = _block(c)
     tile = (block_m * block_n).astype(np.int64)
     return _slot_bytes(c) * c["depth"] + turn + peer_bytes(c, tile) + tile * (c["slices"] - 1) * 4

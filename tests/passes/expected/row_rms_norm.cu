@@ -14,6 +14,10 @@ static __device__ __forceinline__ V emmy_load_early(const void* from) {
         uint2 r;
         asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"(from));
         memcpy(&v, &r, 8);
+    } else if constexpr (sizeof(V) == 4) {
+        unsigned r;
+        asm volatile("ld.global.u32 %0, [%1];" : "=r"(r) : "l"(from));
+        memcpy(&v, &r, 4);
     } else {
         v = *static_cast<const V*>(from);
     }

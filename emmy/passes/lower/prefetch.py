@@ -1,0 +1,109 @@
+"""Touching ahead what a tile's epilogue reads.
+
+Its reads stand at the end of the block, where nothing covers the 600 to 800 ns that device memory takes. So a word of
+every sector is copied along with the first operands, to a place in shared memory that nobody reads: the copies leave
+the sectors in the caches, the multiprocessor's own included, and no register is held for them.
+
+The sum with a residual of 512 × 2048 float16 took 9.09 µs on an H200 and takes 8.53, where the plain product takes
+8.31; of ten such leaves every one gained 2 to 10 % (2026-11-30, cold, one run). ``prefetch.global.L2`` in place of the
+copies reaches the L2 cache alone, and gained a third less. Either way the residual's address goes into an instruction
+that the compiler does not look into, so that its reads are to be printed as reads of what nobody writes: without that
+they stayed behind the barriers of the epilogue, and the same leaf took 10.3 µs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emmy.ir.expr import Expr, Load, add, both, call, free_vars, i32, mul
+from emmy.ir.kernel import TID, Shared, Stmt
+from emmy.ir.nest import Axis
+from emmy.ir.pipeline import Copy
+from emmy.passes.lower.access import Memory
+from emmy.passes.lower.tile import vector_fits
+
+SECTOR, WORD = 32, 4
+"""Bytes that a cache fetches at least, and bytes that are copied of them."""
+
+MOST = 16
+"""Copies a thread at most: a tile of more is left to its reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One side of a block's tile. start: its first index; inside: whether the axis divides into such sides."""
+
+    axis: Axis
+    start: Expr
+    extent: int
+    inside: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Askers:
+    """The threads that share the sectors out. block: of a block; part, parts: its number among the blocks of a tile."""
+
+    block: int
+    part: Expr
+    parts: int
+
+    @property
+    def all(self) -> int:
+        return self.block * self.parts
+
+    def number(self, turn: int) -> Expr:
+        """The sector that a thread asks for in its ``turn``-th turn."""
+        return add(add(TID, mul(self.part, i32(self.block))), i32(turn * self.all))
+
+
+def prefetches(
+    memory: Memory, loads: list[Load], env: dict[str, Expr], edges: tuple[Edge, Edge], askers: Askers
+) -> tuple[list[Stmt], list[Shared]]:
+    """Copies of a word of every sector of ``loads`` at the tile's cells, and where they land.
+
+    env: the outer axes' indices. Left alone are reads that may lie outside their tensor, and those that do not run in
+    whole words along a side of the tile.
+    """
+    out: list[Stmt] = []
+    landings: list[Shared] = []
+    for load in loads:
+        if load.tensor not in memory.tensors or not memory.stays_inside(load):
+            continue
+        dtype = memory.tensors[load.tensor].dtype
+        lanes = max(1, WORD // dtype.nbytes)
+        landing = Shared(f"landing{len(landings)}", dtype, lanes * askers.block)
+        copies = _copies(memory, load, landing, lanes, env, edges, askers)
+        if copies:
+            out += copies
+            landings.append(landing)
+    return out, landings
+
+
+def _copies(
+    memory: Memory, load: Load, landing: Shared, lanes: int, env: dict[str, Expr], edges: tuple[Edge, Edge],
+    askers: Askers,
+) -> list[Stmt]:  # fmt: skip
+    used = {name for index in load.index for name in free_vars(index)}
+    own = [edge for edge in edges if edge.axis.name in used]
+    line = next((edge for edge in own if vector_fits(memory, load, edge.axis, lanes)), None)
+    if line is None:
+        return []
+    wide = max(1, SECTOR // landing.dtype.nbytes)
+    each = -(-line.extent // wide)
+    across = next((edge for edge in own if edge is not line), None)
+    total = each * (across.extent if across is not None else 1)
+    turns = -(-total // askers.all)
+    out: list[Stmt] = []
+    for turn in range(turns if turns <= MOST else 0):
+        number = askers.number(turn)
+        at = {**env, line.axis.name: add(line.start, mul(call("mod", number, i32(each)), i32(wide)))}
+        if across is not None:
+            at[across.axis.name] = add(across.start, call("floordiv", number, i32(each)))
+        guard = None if (turn + 1) * askers.all <= total else call("lt", number, i32(total))
+        for edge in own:
+            if not edge.inside:
+                guard = both(guard, call("lt", at[edge.axis.name], edge.axis.extent))
+        source = memory.offset(load.tensor, load.index, at)
+        place = mul(TID, i32(lanes))
+        out.append(Copy(landing.name, place, load.tensor, source, lanes, landing.dtype, guard, "async"))
+    return out
