@@ -382,7 +382,7 @@ def _export(work: Workspace, results: Results, text: str, out: Path | None) -> N
     (out / "h200.txt").write_text(text + "\n")
     for table in ("measurement", "variant", "decision"):
         work.store.frame(table).write_parquet(out / f"{table}.parquet")
-    if results.path.exists():
+    if results.path.exists() and out.resolve() != results.path.parent.resolve():
         shutil.copy(results.path, out / results.path.name)
 
 

@@ -25,6 +25,7 @@ from emmy.ir.plan import Memset, Plan
 from emmy.ir.scalar import numpy_dtype
 from emmy.passes.lower.operand import operand_tile, parts, result_tile
 from emmy.schedule.knobs import KnobMap
+from emmy.schedule.tiers.base import take
 from emmy.schedule.tiers.warp import WarpTier
 
 TIER = WarpTier()
@@ -214,6 +215,22 @@ def test_every_sector_of_a_residual_is_touched_ahead(
     rows, columns = size[0] if isinstance(size[0], int) else 37, size[1]
     found = touched(plan, "x3", (-(-rows // block[0]), -(-columns // block[1])), block, region.hints())
     assert found == {row * columns + column for row in range(rows) for column in range(0, columns, 16)}
+
+
+def test_shared_memory_is_as_the_rule_reckons() -> None:
+    caps = cuda_target("sm_90a")
+    region = product(512, 768, 512, epilogue="residual")
+    problem = TIER.match(region, caps)
+    grid = TIER.grid(problem, caps, False)
+    grid = take(grid, TIER.legal(problem, caps, grid)[0])
+    seen = 0
+    for number in np.random.default_rng(3).permutation(len(grid["wm"]))[:60]:
+        columns = {name: column[[number]] for name, column in grid.items()}
+        kernel = TIER.lower(problem, caps, columns).launches[0].kernel
+        reckoned = int(TIER.features(problem, caps, columns)["smem_bytes"][0])
+        assert reckoned - 128 < kernel.smem_bytes <= reckoned
+        seen += any(array.name.startswith("landing") for array in kernel.shared)
+    assert seen > 10
 
 
 @pytest.mark.parametrize("form", ["w2x2/f1x2/k2,STAGE=d2/sync", "w2x2/f1x2/k2,STAGE=d3/async,REDUCE=g2k"])

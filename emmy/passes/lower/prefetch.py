@@ -15,6 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from emmy.ir.expr import Expr, Load, add, both, call, free_vars, i32, mul
 from emmy.ir.kernel import TID, Shared, Stmt
 from emmy.ir.nest import Axis
@@ -70,40 +73,56 @@ def prefetches(
         if load.tensor not in memory.tensors or not memory.stays_inside(load):
             continue
         dtype = memory.tensors[load.tensor].dtype
-        lanes = max(1, WORD // dtype.nbytes)
-        landing = Shared(f"landing{len(landings)}", dtype, lanes * askers.block)
-        copies = _copies(memory, load, landing, lanes, env, edges, askers)
-        if copies:
-            out += copies
-            landings.append(landing)
+        name, lanes = f"landing{len(landings)}", word_bytes(dtype.nbytes) // dtype.nbytes
+        sources = _sources(memory, load, lanes, env, edges, askers)
+        for turn, (source, guard) in enumerate(sources):
+            # a word of its own for every copy: no order is asked of two that are under way
+            place = mul(add(TID, i32(turn * askers.block)), i32(lanes))
+            out.append(Copy(name, place, load.tensor, source, lanes, dtype, guard, "async"))
+        if sources:
+            landings.append(Shared(name, dtype, lanes * askers.block * len(sources)))
     return out, landings
 
 
-def _copies(
-    memory: Memory, load: Load, landing: Shared, lanes: int, env: dict[str, Expr], edges: tuple[Edge, Edge],
-    askers: Askers,
-) -> list[Stmt]:  # fmt: skip
+def _sources(
+    memory: Memory, load: Load, lanes: int, env: dict[str, Expr], edges: tuple[Edge, Edge], askers: Askers
+) -> list[tuple[Expr, Expr | None]]:
+    """(element, guard) of a thread's copies, turn by turn."""
     used = {name for index in load.index for name in free_vars(index)}
     own = [edge for edge in edges if edge.axis.name in used]
     line = next((edge for edge in own if vector_fits(memory, load, edge.axis, lanes)), None)
     if line is None:
         return []
-    wide = max(1, SECTOR // landing.dtype.nbytes)
-    each = -(-line.extent // wide)
+    nbytes = memory.tensors[load.tensor].dtype.nbytes
+    each = -(-line.extent * nbytes // SECTOR)
     across = next((edge for edge in own if edge is not line), None)
     total = each * (across.extent if across is not None else 1)
     turns = -(-total // askers.all)
-    out: list[Stmt] = []
+    out: list[tuple[Expr, Expr | None]] = []
     for turn in range(turns if turns <= MOST else 0):
         number = askers.number(turn)
-        at = {**env, line.axis.name: add(line.start, mul(call("mod", number, i32(each)), i32(wide)))}
+        at = {**env, line.axis.name: add(line.start, mul(call("mod", number, i32(each)), i32(SECTOR // nbytes)))}
         if across is not None:
             at[across.axis.name] = add(across.start, call("floordiv", number, i32(each)))
         guard = None if (turn + 1) * askers.all <= total else call("lt", number, i32(total))
         for edge in own:
             if not edge.inside:
                 guard = both(guard, call("lt", at[edge.axis.name], edge.axis.extent))
-        source = memory.offset(load.tensor, load.index, at)
-        place = mul(TID, i32(lanes))
-        out.append(Copy(landing.name, place, load.tensor, source, lanes, landing.dtype, guard, "async"))
+        out.append((memory.offset(load.tensor, load.index, at), guard))
     return out
+
+
+def word_bytes(nbytes: int) -> int:
+    """Bytes of a copy of elements of ``nbytes``: cp.async takes 4 at least."""
+    return max(WORD, nbytes)
+
+
+def landing_bytes(
+    nbytes: int, rows: NDArray[np.int64], columns: NDArray[np.int64], threads: NDArray[np.int64],
+    parts: NDArray[np.int64],
+) -> NDArray[np.int64]:  # fmt: skip
+    """Bytes of shared memory that a block needs at most for what its tile of ``rows × columns`` touches."""
+    turns = np.zeros(len(rows), dtype=np.int64)
+    for line, across in ((columns, rows), (rows, columns)):
+        turns = np.maximum(turns, -(-(-(-line * nbytes // SECTOR) * across) // (threads * parts)))
+    return np.minimum(turns, MOST) * threads * word_bytes(nbytes)

@@ -148,7 +148,7 @@ def stage_dtype(problem: Contraction) -> DType | None:
 def touched_ahead(problem: Contraction) -> list[Load]:
     """What the epilogue reads, where it reads whole matrices: a word of every sector is copied ahead of it.
 
-    Each takes a word a thread of shared memory, in rings of asynchronous copies.
+    Each takes shared memory in rings of asynchronous copies (see emmy.passes.lower.prefetch.landing_bytes).
     """
     if stage_dtype(problem) != DType.F32:
         return []

@@ -16,8 +16,9 @@ from emmy.ir.fragment import ATOMS
 from emmy.ir.nest import Region
 from emmy.ir.plan import Plan
 from emmy.passes.contraction import Contraction, match_contraction
+from emmy.passes.lower.access import Memory
 from emmy.passes.lower.operand import Operand
-from emmy.passes.lower.prefetch import WORD
+from emmy.passes.lower.prefetch import landing_bytes
 from emmy.passes.lower.warp import lower_warp
 from emmy.passes.lower.warp_leaf import WarpLeaf, chains, operands, stage_dtype, touched_ahead
 from emmy.schedule.knobs import OFF, AtomTile, Cooperative, KnobKey, KnobMap, KnobValue, Raster, Reduce, Split, Stage
@@ -44,13 +45,16 @@ SM_THREADS = 2048
 
 @dataclass(frozen=True, slots=True)
 class WarpProblem:
-    """A contraction whose factors are both of one 16-bit type. staged, touched: see emmy.passes.lower.warp_leaf."""
+    """A contraction whose factors are both of one 16-bit type.
+
+    staged: see emmy.passes.lower.warp_leaf.stage_dtype. touched: bytes of an element of what is touched ahead there.
+    """
 
     contraction: Contraction
     a: Operand
     b: Operand
     staged: DType | None
-    touched: int
+    touched: tuple[int, ...]
     atoms: tuple[str, ...]
 
     @property
@@ -210,7 +214,7 @@ class WarpTier(Tier):
         atoms = tuple(name for name in MMA if name in caps.atoms and ATOMS[name].operand == a.dtype)
         if not atoms:
             raise Refused("device_has_atoms", found=caps.arch or caps.name, expected=f"mma.sync on {a.dtype.value}")
-        return WarpProblem(contraction, a, b, stage_dtype(contraction), len(touched_ahead(contraction)), atoms)
+        return WarpProblem(contraction, a, b, stage_dtype(contraction), _touched(contraction), atoms)
 
     def grid(self, problem: WarpProblem, caps: Capabilities, fast_math: bool) -> Columns:
         atoms = [MMA.index(name) for name in problem.atoms if fast_math or not is_fast_math_atom(name)]
@@ -356,6 +360,11 @@ def _block(c: Any) -> tuple[Any, Any]:
     return c["wm"] * c["fm"] * ATOM_M, c["wn"] * c["fn"] * ATOM_N
 
 
+def _touched(contraction: Contraction) -> tuple[int, ...]:
+    memory = Memory.of(contraction.region)
+    return tuple(memory.tensors[load.tensor].dtype.nbytes for load in touched_ahead(contraction))
+
+
 def _tiles(p: WarpProblem, c: Columns) -> NDArray[np.int64]:
     """Tiles of the output, all batches."""
     batch, m, n, _ = p.sizes
@@ -411,7 +420,9 @@ def _smem(p: WarpProblem, c: Columns) -> NDArray[np.int64]:
     turn = np.zeros(len(c["wm"]), dtype=np.int64)
     if p.staged is not None:
         piece = 2 * ATOM_M * c["fn"].astype(np.int64) * ATOM_N * p.staged.nbytes
-        words = np.where(c["transport"] == TRANSPORTS.index("async"), p.touched * WORD * _threads(c), 0)
+        rows, columns = (side.astype(np.int64) for side in _block(c))
+        landings = sum(landing_bytes(nbytes, rows, columns, _threads(c), c["split"]) for nbytes in p.touched)
+        words = np.where(c["transport"] == TRANSPORTS.index("async"), landings, 0)
         turn = np.where((c["split"] == 1) | (c["how"] == HOWS.index("c")), piece * c["wm"] * c["wn"] + words, 0)
     block_m, block_n = _block(c)
     tile = (block_m * block_n).astype(np.int64)
