@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import pickle
 import signal
-from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import lru_cache
@@ -81,6 +82,13 @@ class Preparer:
         except BrokenProcessPool:
             self.close()
             return self._started().submit(prepare, *arguments)
+
+    def ready(self, tickets: Sequence[Ticket], deadline_s: float) -> int:
+        """The place of the first of ``tickets`` that is done; waits for one. 0 where none is within ``deadline_s``."""
+        futures = [ticket.future for ticket in tickets]
+        if not any(future.done() for future in futures):
+            wait(futures, deadline_s, FIRST_COMPLETED)
+        return next((place for place, future in enumerate(futures) if future.done()), 0)
 
     def result(self, ticket: Ticket, deadline_s: float) -> Prepared:
         """Waits for a leaf. Raises TimedOut after ``deadline_s``, CompileFailed when it kills its process twice.

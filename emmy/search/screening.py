@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -33,8 +33,11 @@ FINALISTS = 4
 BATCH_PER_UNIT = 2
 """Leaves drawn at a time for each core: they compile side by side, and are timed one after the other."""
 
+QUEUED = 2
+"""Leaves behind those that the processes work on, so that one that is done has its next."""
+
 COMPILE_DEADLINE_S = 60.0
-"""Of a leaf that is prepared ahead, from when the search asks for it."""
+"""Of a leaf that is prepared ahead, from when the search has nothing else to measure."""
 
 
 class Bencher(Protocol):
@@ -213,16 +216,18 @@ class Screener:
     def _streamed(
         self, region: Region, screened: Screened, known: Known, preparer: Preparer
     ) -> Iterator[tuple[Drawn, Reply | None]]:
-        """As many leaves under way as there are processes, so that the device waits for none of them."""
-        window: deque[tuple[int, KnobMap, Ticket]] = deque()
+        """Leaves under way for all processes, and the next ones behind them. The first that is done is measured next:
+        neither the device nor a process waits for a leaf that takes long to compile."""
+        window: list[tuple[int, KnobMap, Ticket]] = []
         standings = screened.standings
         while True:
-            for leaf in screened.search.ask(preparer.processes - len(window)):
+            for leaf in screened.search.ask(preparer.processes + QUEUED - len(window)):
                 knobs = standings.space.knobs(leaf)
                 window.append((leaf, knobs, preparer.submit(region, knobs, standings.of(leaf))))
             if not window:
                 return
-            leaf, knobs, ticket = window.popleft()
+            place = preparer.ready([ticket for _, _, ticket in window], COMPILE_DEADLINE_S)
+            leaf, knobs, ticket = window.pop(place)
             row = known.get((ticket.regime, knobs_text(knobs)))
             try:
                 prepared = preparer.result(ticket, COMPILE_DEADLINE_S)

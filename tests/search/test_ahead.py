@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -15,7 +17,7 @@ from emmy.errors import CompileFailed
 from emmy.ir.nest import Region
 from emmy.schedule.knobs import KnobMap
 from emmy.schedule.space import enumerate_space
-from emmy.search.ahead import Preparer, prepare
+from emmy.search.ahead import Prepared, Preparer, Ticket, prepare
 from emmy.search.variant import Variant, knobs_text
 from tests.codegen.compilers import require_nvrtc
 from tests.passes import plans
@@ -99,3 +101,18 @@ def test_a_leaf_that_kills_its_process_fails_alone(region: Region, monkeypatch: 
         ticket.future = preparer._submit(region, knobs, "O3")
         with pytest.raises(CompileFailed, match="died twice"):
             preparer.result(ticket, 120)
+
+
+def test_what_is_done_first_is_taken_first(region: Region, preparer: Preparer) -> None:
+    def under_way(done: bool) -> Ticket:
+        future: Future[Prepared] = Future()
+        if done:
+            future.set_result(Prepared(None, "done"))
+        return Ticket(region, KnobMap(), "O3", future)
+
+    slow, quick, last = under_way(False), under_way(True), under_way(True)
+    assert preparer.ready([slow, quick, last], 120) == 1
+    Timer(0.05, lambda: slow.future.set_result(Prepared(None, "late"))).start()
+    assert preparer.ready([slow], 120) == 0
+    assert slow.future.done()
+    assert preparer.ready([under_way(False)], 0.01) == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ from emmy.errors import CompileFailed
 from emmy.ir.nest import Region
 from emmy.schedule.knobs import KnobMap
 from emmy.search.ahead import Prepared, prepare
-from emmy.search.screening import Progress
+from emmy.search.screening import QUEUED, Progress
 from emmy.search.tuner import Tuner
 from emmy.search.variant import knobs_text
 
@@ -26,7 +26,9 @@ Make = Callable[..., Tuner]
 
 class Inline:
     """Prepares in this process when asked for the result; ``deepest``: most leaves under way at once; ``regimes``: as
-    submitted, ``given``: as asked for."""
+    submitted, ``given``: as asked for. ``first``: the place of the leaf that is done first, of so many."""
+
+    first: Callable[[int], int] = staticmethod(lambda count: 0)
 
     def __init__(self, caps: Capabilities, processes: int, fails: Callable[[int], bool] = lambda _: False) -> None:
         self.caps, self.processes, self.fails = caps, processes, fails
@@ -39,6 +41,9 @@ class Inline:
         self.regimes.append(regime)
         self.deepest = max(self.deepest, self.open)
         return SimpleNamespace(region=region, knobs=knobs, regime=regime)
+
+    def ready(self, tickets: Sequence[Any], deadline_s: float) -> int:
+        return self.first(len(tickets))
 
     def result(self, ticket: Any, deadline_s: float) -> Prepared:
         self.open -= 1
@@ -64,10 +69,21 @@ def test_one_at_a_time_it_is_the_same_search_and_more_find_the_same_best(
     tuned, seen = run(make_tuner, path, region, wide)
     assert tuned.best is not None
     assert tuned.us == pytest.approx(100.0)
-    assert wide.deepest == 5
+    assert wide.deepest == 5 + QUEUED
     assert wide.open == 0, "every leaf that was started is measured"
     assert wide.asked == len(seen)
     assert seen[-1].since_best >= 40 or len(seen) == tuned.offered
+
+
+def test_leaves_are_measured_as_they_are_done(
+    recording: Record, make_tuner: Make, region: Region, toy: Capabilities
+) -> None:
+    backwards = Inline(toy, 4)
+    backwards.first = lambda count: count - 1
+    tuned, seen = run(make_tuner, recording(region), region, backwards)
+    assert tuned.us == pytest.approx(100.0)
+    assert backwards.open == 0
+    assert len({progress.label for progress in seen}) == len(seen) == backwards.asked
 
 
 def test_leaves_that_do_not_compile_are_rows(
