@@ -63,6 +63,16 @@ def test_this_machines_device_goes_by_its_own_name_too(capsys: pytest.CaptureFix
     assert line == f"error: device: found '{own}-of-another', expected auto, cuda, opencl, {own}"
 
 
+def test_a_workspace_opens_this_machines_device_by_its_own_name(tmp_path: Path) -> None:
+    from emmy.pipeline import open_workspace
+
+    own = registry.capabilities("opencl", tmp_path / "_tune")
+    work = open_workspace(config.load(device=own.name))
+    assert (work.device, work.settings.device, work.caps) == ("opencl", "opencl", own)
+    with pytest.raises(InputError, match=r"found 'of-another', expected auto, cuda, opencl"):
+        open_workspace(config.load(device="of-another"))
+
+
 def test_a_gpu_goes_by_its_own_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = replace(cuda_target("sm_90a"), name="NVIDIA H200")
     monkeypatch.setattr(registry, "has_cuda_gpu", lambda: True)
