@@ -63,7 +63,11 @@ def target_options(*, required: bool = True, ir_option: bool = True) -> Callable
         options: list[Callable[[Any], Any]] = [
             click.argument("model", metavar=f"[MODEL|F{REPRODUCER_SUFFIX}]", required=False),
             click.option(
-                "-c", "--code", metavar="SNIPPET", help="PyTorch expression or statements; torch, F, nn in scope."
+                "-c",
+                "--code",
+                metavar="SNIPPET",
+                help="PyTorch expression or statements; torch, F, nn in scope. Only shapes and dtypes of its tensors "
+                "count: inputs get random values.",
             ),
             click.option("--golden", metavar="NAME", help="A shape of the golden dataset."),
         ]

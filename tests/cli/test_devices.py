@@ -130,6 +130,7 @@ def test_one_device_tunes_and_it_is_the_first(
         (("tune", "--help"), "How many GPUs to tune on: 1; more are refused.", "Spread the shapes over N GPUs"),
         (("tune", "--help"), "CUDA_VISIBLE_DEVICES chooses another", "The GPUs to use, by number"),
         (("run", "--help"), "auto, cuda, opencl, or its own name as goldens have it", "or a device's own name"),
+        (("run", "--help"), "Only shapes and dtypes of its tensors count: inputs get random values.", "MODEL only"),
         (("--help",), "share above the fastest within which a screened leaf is a finalist", "slack within which O1"),
         (("--help",), "online prior, which no command writes or reads yet", "EMMY_ONLINE_FILE online prior (default"),
     ],
