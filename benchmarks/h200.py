@@ -26,6 +26,7 @@ from benchmarks.h200_results import Results, read, results_of
 from benchmarks.h200_shapes import GROUPS, Subject
 from emmy.cli.main import guarded
 from emmy.errors import DeviceLost, EmmyError, InputError
+from emmy.files import check_folder
 
 if TYPE_CHECKING:
     from emmy.bench.jobs import ReferenceSet
@@ -104,6 +105,8 @@ def main() -> int:
 
     if options.debug:
         os.environ["EMMY_DEBUG"] = "1"
+    if options.out is not None:
+        check_folder("--out", options.out)
     started = time.monotonic()
     groups, subjects = _chosen(options)
     recorded = results_of(options.retime).rows if options.retime is not None else None

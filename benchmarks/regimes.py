@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emmy.cli.main import guarded
-from emmy.errors import InputError
+from emmy.files import check_file
 
 if TYPE_CHECKING:
     from emmy.bench.jobs import ReferenceSet, Reply
@@ -197,7 +197,6 @@ def draw(space: Space, work: Workspace, count: int) -> tuple[list[tuple[int, int
 
 def main(arguments: Sequence[str] | None = None) -> int:
     from emmy import config
-    from emmy.device.registry import on_this_machine
     from emmy.pipeline import open_workspace
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.regimes", description=__doc__)
@@ -206,9 +205,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="write rows and verdicts there")
     parser.add_argument("--device", help="as in emmy tune")
     options = parser.parse_args(arguments)
-    if options.json is not None and not options.json.parent.is_dir():
-        raise InputError("--json", found=options.json, expected="a file in a folder that exists")
-    work = open_workspace(on_this_machine(config.load(device=options.device)))
+    if options.json is not None:
+        check_file("--json", options.json)
+    work = open_workspace(config.load(device=options.device))
     if "O1" not in work.caps.regimes:
         print(f"{work.caps.name} builds in {', '.join(work.caps.regimes)} alone: there is no cheap build to judge")
         return 0

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from emmy.config import Settings
 from emmy.device.base import Capabilities
 from emmy.errors import InputError, OutOfMemory
+from emmy.files import check_folder
 from emmy.ir.expr import evaluate_int
 from emmy.ir.nest import Program, Region
 from emmy.priors.base import Prior
@@ -160,17 +161,23 @@ class Workspace:
         return Tuner(bench, self.store, self.caps, self.prior, self.references, sweep, options, on_progress, preparer)
 
 
-def open_workspace(settings: Settings, *, target: str | None = None) -> Workspace:
-    """Finds the device, checks the store, and loads the prior. ``target``: a compile target in place of the device.
+def open_workspace(settings: Settings, *, target: str | None = None, measures: bool = True) -> Workspace:
+    """Finds the device of this machine that the settings name, checks the store, and loads the prior.
 
-    Raises MissingPrerequisite (what to install), StoreError, InputError; nothing has been started then.
+    ``target``: a compile target in place of the device. ``measures``: whether rows are going to be stored. Raises
+    MissingPrerequisite (what to install), StoreError, and InputError for a device that this machine does not have and
+    for a dump folder that cannot be written; nothing has been started then.
     """
-    from emmy.device.registry import capabilities, resolve
+    from emmy.device.registry import capabilities, on_this_machine, resolve
     from emmy.priors.choose import choose_prior
     from emmy.store import Store
 
+    if settings.dump_dir is not None:
+        check_folder("EMMY_DUMP_DIR", settings.dump_dir)
+    if target is None:
+        settings = on_this_machine(settings)
     device = resolve(target or settings.device)
-    caps = capabilities(device, settings.work_dir)
     store = Store(settings.tune_db)
-    store.check()
+    store.check(to_write=measures)
+    caps = capabilities(device, settings.work_dir)
     return Workspace(settings, device, caps, store, choose_prior(settings, caps))

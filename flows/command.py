@@ -94,7 +94,9 @@ def _sweep(
     from flows.results import Incomplete
 
     # Checked here so that bad input stops before anything is started; the flow reads it again.
-    plan = plan_of(options.group, options.kernel, options.patience, options.reconfirm, options.device)
+    plan = plan_of(
+        options.group, options.kernel, options.patience, options.reconfirm, options.device, options.plans_dir
+    )
     if options.rerun is not None and options.rerun not in plan.names:
         raise InputError("--rerun", found=options.rerun, expected=f"a shape of this sweep: {', '.join(plan.names)}")
     caps, settings = plan.work.caps, plan.work.settings

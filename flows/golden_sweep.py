@@ -46,7 +46,7 @@ def golden_sweep(
     reconfirm_runs: times a win has to come out again. apply: write the golden file without asking. plans_dir: where the
     report goes (default: plans/). Raises Incomplete after the report when a shape failed.
     """
-    plan = plan_of(group, kernel, patience, reconfirm_runs, device)
+    plan = plan_of(group, kernel, patience, reconfirm_runs, device, plans_dir)
     with sweep_lock(plan.work.folder), open_session(plan.work, plan.thresholds, plan.rounds) as session:
         result = run_steps(plan, session, clean, apply, plans_dir or str(config.plans_dir()))
     if result["failed"]:

@@ -13,8 +13,8 @@ from typing import Any
 from emmy import config
 from emmy.bench.protocol import ROUNDS
 from emmy.bench.stats import Thresholds
-from emmy.device.registry import on_this_machine
 from emmy.errors import InputError
+from emmy.files import check_folder
 from emmy.goldens.dataset import shape as golden_shape
 from emmy.goldens.schema import goldens_by_name
 from emmy.pipeline import Workspace, golden_targets, open_workspace
@@ -80,20 +80,23 @@ class Plan:
 
 
 def plan_of(
-    group: str | None, kernel: str | None, patience: int | None, reconfirm: int, device: str | None
+    group: str | None, kernel: str | None, patience: int | None, reconfirm: int, device: str | None,
+    plans_dir: str | None = None,
 ) -> Plan:  # fmt: skip
-    """Checks all that a sweep is given. Raises InputError, GoldenSchemaError, StoreError, MissingPrerequisite."""
+    """Checks all that a sweep is given. plans_dir: where its report goes (default: plans/).
+
+    Raises InputError, GoldenSchemaError, StoreError, MissingPrerequisite.
+    """
     if patience is not None and patience < 1:
         raise InputError("--patience", found=patience, expected="a whole number of at least 1")
     if reconfirm < 0:
         raise InputError("--reconfirm", found=reconfirm, expected="a whole number, 0 for none")
     given = patience is not None or bool(os.environ.get("EMMY_PATIENCE", "").strip())
-    settings = on_this_machine(config.load(patience=patience, device=device))
-    work = open_workspace(settings)
+    check_folder("--plans-dir", Path(plans_dir) if plans_dir else config.plans_dir())
+    work = open_workspace(config.load(patience=patience, device=device))
     quick = (group or ("quick" if work.caps.kind == "cpu" else "")) == "quick"
     if quick and not given:
-        settings = on_this_machine(config.load(patience=QUICK_PATIENCE, device=device))
-        work = open_workspace(settings)
+        work = open_workspace(config.load(patience=QUICK_PATIENCE, device=device))
     names = tuple(target.value for target in golden_targets(work.caps, (group,) if group else (), kernel))
     entries = {name: [entry.to_json() for entry in goldens_by_name(name, work.caps.name)] for name in names}
     rules, rounds = Thresholds(reconfirm=reconfirm), ROUNDS

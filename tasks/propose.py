@@ -11,9 +11,9 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
 from emmy.device.base import Capabilities
+from emmy.files import write_text
 from emmy.goldens.patch import Operation, Proposal
 from emmy.goldens.schema import device_file
-from emmy.report.files import write_text
 from tasks.session import current
 
 KEY = "golden-sweep-patch"

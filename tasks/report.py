@@ -10,8 +10,8 @@ from prefect import task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
+from emmy.files import write_text
 from emmy.goldens.schema import slug
-from emmy.report.files import write_text
 from emmy.report.golden import Outcome, Sweep, context, report
 
 TABLE_KEY = "golden-sweep-ab"

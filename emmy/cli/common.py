@@ -2,7 +2,6 @@
 
 import functools
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from emmy.errors import InputError
+from emmy.files import check_file, check_folder, write_text
 from emmy.target import DynamicSpec, Target, TargetKind
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -63,7 +63,11 @@ def target_options(*, required: bool = True, ir_option: bool = True) -> Callable
         options: list[Callable[[Any], Any]] = [
             click.argument("model", metavar=f"[MODEL|F{REPRODUCER_SUFFIX}]", required=False),
             click.option(
-                "-c", "--code", metavar="SNIPPET", help="PyTorch expression or statements; torch, F, nn in scope."
+                "-c",
+                "--code",
+                metavar="SNIPPET",
+                help="PyTorch expression or statements; torch, F, nn in scope. Only shapes and dtypes of its tensors "
+                "count: inputs get random values.",
             ),
             click.option("--golden", metavar="NAME", help="A shape of the golden dataset."),
         ]
@@ -167,14 +171,14 @@ def device_option(command: Command) -> Command:
 
 
 def dump_dir_option(command: Command) -> Command:
-    """The command gets `dump_dir: Path | None`, an absolute path that need not exist yet but is no file."""
+    """The command gets `dump_dir: Path | None`, an absolute path that need not exist yet but can be written."""
     return _option(
         "--dump-dir", metavar="DIR", callback=_dump_dir, help="Write kernels and a reproducer of each into this folder."
     )(command)
 
 
 def json_option(command: Command) -> Command:
-    """The command gets `json_path: Path | None` for `write_json`; its folder exists. `-` means standard output."""
+    """The command gets `json_path: Path | None` for `write_json`; it can be written. `-` means standard output."""
     return _option(
         "--json",
         "json_path",
@@ -200,20 +204,14 @@ def write_json(path: Path, value: Any) -> None:
     if str(path) == "-":
         click.echo(text)
         return
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        scratch.write_text(text + "\n", encoding="utf-8")
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
+    write_text(path, text + "\n")
 
 
 def _json_path(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
     if value is None or value == "-":
         return None if value is None else Path(value)
     path = Path(value)
-    if path.is_dir() or not path.parent.is_dir():
-        raise InputError("--json", found=value, expected="a file in a folder that exists")
+    check_file("--json", path)
     return path
 
 
@@ -221,8 +219,7 @@ def _dump_dir(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     if value is None:
         return None
     path = Path(value).expanduser().absolute()
-    if path.exists() and not path.is_dir():
-        raise InputError("--dump-dir", found=f"{value}, a file", expected="a folder")
+    check_folder("--dump-dir", path)
     return path
 
 

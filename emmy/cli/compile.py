@@ -10,7 +10,6 @@ import click
 
 from emmy import config
 from emmy.cli.common import device_option, dump_dir_option, target_options
-from emmy.device.registry import on_this_machine
 from emmy.errors import InputError
 from emmy.target import Target
 
@@ -37,8 +36,6 @@ def command(target: Target, ir: str | None, arch: str | None, device: str | None
         from emmy.device.cuda_targets import cuda_target
 
         cuda_target(arch)
-    else:
-        settings = on_this_machine(settings)
     if arch is None and ir in ("cuda", "ptx", "sass"):
         from emmy.device.registry import has_cuda_gpu
 
@@ -48,7 +45,7 @@ def command(target: Target, ir: str | None, arch: str | None, device: str | None
     from emmy.cli.tuning import dump
     from emmy.pipeline import open_job, open_workspace
 
-    work = open_workspace(settings, target=arch)
+    work = open_workspace(settings, target=arch, measures=False)
     if ir in ("opencl", "cuda") and ir != work.caps.language:
         raise InputError(
             f"--ir {ir}",

@@ -13,6 +13,7 @@ from emmy import config
 from emmy.cli.common import json_option, write_json
 from emmy.device.registry import on_this_machine
 from emmy.errors import InputError
+from emmy.files import check_file
 
 if TYPE_CHECKING:
     from emmy.config import Settings
@@ -45,8 +46,6 @@ MIN_DYNAMIC = 4
 )
 def command(out: Path | None, update: bool, json_path: Path | None, device: str | None) -> int:
     settings = config.load(device=device)
-    if out is not None and not out.parent.is_dir():
-        raise InputError("--out", found=str(out), expected="a file in a folder that exists")
 
     from emmy.priors.choose import offline_file
     from emmy.priors.fit import fit
@@ -54,6 +53,8 @@ def command(out: Path | None, update: bool, json_path: Path | None, device: str 
     from emmy.search.training import training_rows
     from emmy.store import Store
 
+    path = out or SHIPPED
+    check_file("--out", path)
     store = Store(settings.tune_db)
     if not store.exists:
         raise InputError(
@@ -82,7 +83,6 @@ def command(out: Path | None, update: bool, json_path: Path | None, device: str 
         fits[DYNAMIC] = fit(dynamic, base=base_dynamic)
     else:
         click.echo(f"no weights of their own for symbolic regions: {len(dynamic)} measured, {MIN_DYNAMIC} wanted")
-    path = out or SHIPPED
     others = present or (load_artefact(path).sets if path.is_file() else {})
     sets = {key: weights for key, weights in others.items() if update or key[0] != caps.kind}
     sets |= {(caps.kind, name): one.weights for name, one in fits.items()}

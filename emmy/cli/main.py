@@ -160,7 +160,7 @@ def _report(error: BaseException) -> int:
         return full.exit_code
     if (
         isinstance(error, OSError)
-        and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
+        and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR)
         and error.filename
     ):
         _say(

@@ -8,7 +8,6 @@ import click
 
 from emmy import config
 from emmy.cli.common import device_option, dump_dir_option, json_option, target_options, write_json
-from emmy.device.registry import on_this_machine
 from emmy.errors import InputError
 from emmy.target import Target
 
@@ -36,7 +35,7 @@ def command(
         if given and not bench_it:
             raise InputError(flag, found="no --bench", expected="--bench beside it")
     chosen = _backends(backends)
-    settings = on_this_machine(config.load(device=device, dump_dir=dump_dir))
+    settings = config.load(device=device, dump_dir=dump_dir)
 
     from emmy.cli.benching import bench_one, check_one
     from emmy.cli.profile import profile_one

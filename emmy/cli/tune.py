@@ -17,7 +17,6 @@ from emmy.cli.common import (
     patience_option,
     target_options,
 )
-from emmy.device.registry import on_this_machine
 from emmy.errors import InputError
 from emmy.target import Target
 
@@ -59,7 +58,7 @@ def command(
         raise InputError(
             "--group" if groups else "--kernel", found="a single target", expected="--dataset golden beside it"
         )
-    settings = on_this_machine(config.load(patience=patience, device=device, dump_dir=dump_dir))
+    settings = config.load(patience=patience, device=device, dump_dir=dump_dir)
 
     from emmy.cli.tuning import run_tune
     from emmy.pipeline import golden_targets, open_workspace

@@ -71,11 +71,13 @@ def run_tune(work: Workspace, targets: Sequence[Target], *, clean: bool = False,
     for job in jobs:
         check_memory(job, work.caps)
     work.folder.mkdir(parents=True, exist_ok=True)
-    sweep = work.sweep(clean)
     tuned: list[Tuned] = []
     broken: list[str] = []
     lost_device = False
-    with (work.folder / "tune.log").open("a", encoding="utf-8") as file, work.bench(sweep) as bench:
+    with (
+        (work.folder / "tune.log").open("a", encoding="utf-8") as file,
+        work.bench(sweep := work.sweep(clean)) as bench,
+    ):
         log = Log(file)
         log.line(
             f"device {work.caps.name}, sweep {sweep}{' (new)' if clean else ''}, patience {work.settings.patience}"

@@ -14,12 +14,13 @@ from typing import Any
 import torch
 
 from emmy.errors import InputError, UnsupportedOp
-from emmy.frontend.types import TORCH
+from emmy.frontend.types import TORCH, dtype_of
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Call, Const, Expr, Var, call, evaluate_int, i32
-from emmy.ir.graph import Arg, Graph, Node, Ref, verify
+from emmy.ir.graph import Arg, Graph, Node, Ref, show_arg, verify
 from emmy.ir.nest import Symbol, Tensor
 from emmy.passes.ops import OPS
+from emmy.passes.ops.core import short_name
 
 VERSION = 1
 _SIZE_FUNCTIONS = frozenset({"add", "sub", "mul", "neg", "floordiv", "mod", "min", "max"})
@@ -156,7 +157,61 @@ class _Loader:
             verify(graph)
         except ValueError as error:
             raise InputError(f"{self.file}: {error}") from None
+        self.schemas(graph)
         return graph
+
+    def schemas(self, graph: Graph) -> None:
+        """Checks every node against its operator: arguments by the schema, results by what torch would make.
+
+        On tensors without memory, at the hints. Raises InputError naming the node.
+        """
+        sizes = graph.hints()
+        values = {tensor.name: self.meta(f"inputs, {tensor.name}", tensor, sizes) for tensor in graph.inputs}
+        for n, node in enumerate(graph.nodes):
+            place = f"nodes[{n}] ({node.name} = {node.op})"
+            overload = _overload(node)
+            known = {argument.name: argument for argument in overload._schema.arguments}
+            for name, arg in node.args:
+                if name not in known:
+                    raise self.fail(f"{place}.args", name, f"arguments of {', '.join(known)}")
+                wanted = str(known[name].real_type)
+                # x * 0.5 is traced as mul.Tensor with a number in the tensor's place
+                number = OPS[node.op].kind == "pointwise" and name != "self" and type(arg) in (int, float, bool)
+                if not (_fits(arg, wanted) or (wanted == "Tensor" and number)):
+                    raise self.fail(f"{place}.args.{name}", show_arg(arg), f"a value of type {wanted}")
+            given = {name for name, _ in node.args}
+            missing = [name for name, one in known.items() if name not in given and not one.has_default_value()]
+            if missing:
+                raise self.fail(f"{place}.args", sorted(given), f"{', '.join(missing)} as well")
+            read = [values[name] for name in node.refs()]
+            # these two torch checks only where there are data
+            dim = dict(node.args).get("dim")
+            rank = max(read[0].dim(), 1) if read else 0
+            if short_name(node.op) == "softmax" and isinstance(dim, int) and not -rank <= dim < rank:
+                raise self.fail(f"{place}.args.dim", dim, f"an axis of {_typed(read[0])}")
+            if OPS[node.op].kind == "contraction" and len({tensor.dtype for tensor in read}) > 1:
+                raise self.fail(f"{place}.args", ", ".join(map(_typed, read)), "tensors of one dtype")
+            try:
+                made = _call(node, values, sizes, {"device": "meta"} if "device" in known else {})
+            except NotImplementedError:
+                made = tuple(self.meta(place, tensor, sizes) for tensor in node.results)  # known only from data
+            except Exception as error:
+                said = str(error).strip().splitlines() or [type(error).__name__]
+                raise InputError(f"{self.file}: {place}: torch refuses its arguments", found=said[0]) from None
+            if len(node.results) > len(made):
+                raise self.fail(f"{place}.results", len(node.results), f"{len(made)} at most")
+            for tensor, result in zip(node.results, made, strict=False):
+                own = self.meta(f"{place}.results, {tensor.name}", tensor, sizes)
+                if (own.shape, own.dtype) != (result.shape, result.dtype):
+                    raise self.fail(f"{place}.results, {tensor.name}", _typed(own), _typed(result))
+                values[tensor.name] = result
+
+    def meta(self, place: str, tensor: Tensor, sizes: Mapping[str, int]) -> torch.Tensor:
+        """A tensor of that shape and dtype at the hints, without memory."""
+        shape = [evaluate_int(extent, sizes) for extent in tensor.shape]
+        if any(size < 0 for size in shape):
+            raise self.fail(f"{place}.shape", shape, "sizes of at least 0")
+        return torch.empty(shape, dtype=TORCH[tensor.dtype], device="meta")
 
     def symbol(self, name: str, data: Any) -> Symbol:
         sizes = data if isinstance(data, list) else [data]
@@ -237,8 +292,7 @@ def run_eager(graph: Graph, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.T
     values: dict[str, torch.Tensor] = dict(inputs)
     with torch.no_grad():
         for node in graph.nodes:
-            result = _overload(node)(**{name: _eager_arg(arg, values, sizes) for name, arg in node.args})
-            made = (result,) if isinstance(result, torch.Tensor) else tuple(result)
+            made = _call(node, values, sizes, {})
             values.update(zip((tensor.name for tensor in node.results), made, strict=False))
     return tuple(values[name] for name in graph.outputs)
 
@@ -255,6 +309,42 @@ def symbol_sizes(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
         if expected != tuple(shapes[tensor.name]):
             raise ValueError(f"input {tensor.name}: found shape {shapes[tensor.name]}, expected {expected}")
     return sizes
+
+
+def _call(
+    node: Node, values: Mapping[str, torch.Tensor], sizes: Mapping[str, int], more: Mapping[str, Any]
+) -> tuple[torch.Tensor, ...]:
+    args = {name: _eager_arg(arg, values, sizes) for name, arg in node.args}
+    if node.op in ("aten.view.default", "aten._unsafe_view.default"):
+        args["self"] = args["self"].contiguous()  # a reproducer has no strides: what was a view may be none here
+    result = _overload(node)(**args, **more)
+    return (result,) if isinstance(result, torch.Tensor) else tuple(one for one in result if one is not None)
+
+
+def _typed(tensor: torch.Tensor) -> str:
+    return f"{dtype_of(tensor.dtype).value}{list(tensor.shape)}"
+
+
+def _fits(arg: Arg, wanted: str) -> bool:
+    """Whether an argument is of a schema's type. torch itself reads a flag for a number, and a number for a tensor."""
+    if wanted.startswith("Optional["):
+        return arg is None or _fits(arg, wanted[len("Optional[") : -1])
+    if wanted.startswith("List["):
+        inner = wanted[len("List[") : -1]
+        if not isinstance(arg, tuple):
+            return inner in ("int", "SymInt") and _fits(arg, inner)
+        return all(_fits(item, inner) for item in arg)
+    kind = type(arg)
+    return {
+        "Tensor": kind is Ref,
+        "int": kind is int or isinstance(arg, Expr),
+        "SymInt": kind is int or isinstance(arg, Expr),
+        "ScalarType": isinstance(arg, DType),
+        "float": kind in (int, float) or isinstance(arg, Expr),
+        "number": kind in (int, float, bool) or isinstance(arg, Expr),
+        "bool": kind is bool,
+        "str": kind is str,
+    }.get(wanted, True)
 
 
 def _overload(node: Node) -> Any:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,9 @@ _TRACED = "forward"
 
 _WIDTH = 10_000
 """Lines of the compiled code are ``line * 10000 + column``: tracebacks have no columns, and snippets are one line."""
+
+_LEVELS = 3_000
+"""Levels that Python 3.11 may nest while it compiles, which is a term each; later ones have a limit of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ def read_snippet(source: str, given: Mapping[str, torch.Tensor] | None = None) -
             tensors |= {n for n, v in scope.items() if isinstance(v, torch.Tensor) and before.get(n) is not v}
     inputs = {n: v for n, v in scope.items() if isinstance(v, torch.Tensor)}
     hoist = _Hoist(source, scope, set(scope))
-    traced = [hoist.visit(statement) for statement in [*traced, body[-1]]]
+    traced = [hoist.statement(statement) for statement in [*traced, body[-1]]]
     inputs |= hoist.inputs
     _check_names(source, traced, scope | inputs)
     if not inputs:
@@ -110,6 +114,8 @@ def _place(node: ast.expr) -> tuple[int, int]:
 def _parse(source: str) -> ast.Module:
     try:
         return ast.parse(source, FILE)
+    except (RecursionError, MemoryError):
+        raise _too_deep() from None
     except SyntaxError as error:
         place = _caret(source, error.lineno or 1, max((error.offset or 1) - 1, 0))
         raise InputError(f"snippet has a syntax error: {error.msg}\n{place}") from None
@@ -128,12 +134,27 @@ def _run(source: str, statements: list[ast.stmt], scope: dict[str, Any]) -> None
         raise failure(source, error) from None
 
 
+def _too_deep() -> InputError:
+    return InputError(
+        "snippet nests too deep",
+        found="an expression that Python cannot read in one piece",
+        expected="at most some 2000 terms in an expression",
+        hint="give its parts names, or write a loop",
+    )
+
+
 def _compiled(module: ast.Module) -> Any:
-    ast.fix_missing_locations(module)
     for node in ast.walk(module):
         if isinstance(node, ast.expr | ast.stmt) and node.lineno < _WIDTH:
             node.lineno = node.end_lineno = node.lineno * _WIDTH + node.col_offset
-    return compile(module, FILE, "exec")
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _LEVELS))
+    try:
+        return compile(module, FILE, "exec")
+    except RecursionError:
+        raise _too_deep() from None
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def _function(statements: list[ast.stmt], names: list[str], scope: dict[str, Any]) -> Callable[..., Any]:
@@ -179,7 +200,7 @@ def _is_factory(node: ast.AST) -> bool:
     )
 
 
-class _Hoist(ast.NodeTransformer):
+class _Hoist:
     """Random factories inside traced statements become inputs."""
 
     def __init__(self, source: str, scope: dict[str, Any], taken: set[str]) -> None:
@@ -188,19 +209,40 @@ class _Hoist(ast.NodeTransformer):
         self.taken = taken
         self.inputs: dict[str, torch.Tensor] = {}
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        if not _is_factory(node):
-            return self.generic_visit(node)
+    def statement(self, statement: ast.stmt) -> ast.stmt:
+        """``statement``, changed in place, in order; not by recursion, since a sum of 1000 terms nests 1000 levels."""
+        pending = _places(statement)[::-1]
+        while pending:
+            holder, key, node = pending.pop()
+            made = self._input(node) if isinstance(node, ast.Call) and _is_factory(node) else None
+            if made is not None:
+                holder[key] = made
+            else:
+                pending += _places(node)[::-1]
+        return statement
+
+    def _input(self, node: ast.Call) -> ast.expr | None:
         known = self.scope | self.inputs | {"__builtins__": builtins}
-        unknown = _names(node, ast.Load) - set(known) - set(dir(builtins))
-        if unknown:
-            return self.generic_visit(node)
+        if _names(node, ast.Load) - set(known) - set(dir(builtins)):
+            return None
         name = next(f"x{n}" for n in range(1_000_000) if f"x{n}" not in self.taken)
         scope = dict(known)
-        _run(self.source, [ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], node), node)], scope)
+        holder = ast.copy_location(ast.Name(name, ast.Store()), node)
+        _run(self.source, [ast.copy_location(ast.Assign([holder], node), node)], scope)
         self.taken.add(name)
         self.inputs[name] = scope[name]
         return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+
+def _places(node: ast.AST) -> list[tuple[Any, Any, ast.AST]]:
+    """(holder, key, child) of each child of ``node``, in order: ``holder[key]`` is the child."""
+    found: list[tuple[Any, Any, ast.AST]] = []
+    for name, value in ast.iter_fields(node):
+        if isinstance(value, ast.AST):
+            found.append((vars(node), name, value))
+        elif isinstance(value, list):
+            found += [(value, n, item) for n, item in enumerate(value) if isinstance(item, ast.AST)]
+    return found
 
 
 def _check_names(source: str, statements: list[ast.stmt], scope: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from emmy import config
-from emmy.errors import EmmyError, InputError
+from emmy.errors import EmmyError, InputError, KnobError
 from emmy.goldens.edits import Edit, Editor, apply_edits, is_subsequence, line_span, lines_of, outside
 from emmy.goldens.entry import GoldenConfig, Scalar, scalar
 from emmy.goldens.fields import read_text
@@ -120,9 +120,18 @@ class Proposal:
         """The file's text after the operations, checked: it loads, holds exactly the intended entries, and no line
         outside them differs.
 
-        Raises InputError for an operation that does not fit the file, GoldenSchemaError for a file that does not load.
+        Raises InputError for another device's file and for an operation that does not fit the file, KnobError for a
+        new entry's knob that the grammar does not know, GoldenSchemaError for a file that does not load.
         """
         text = before if before is not None else self._header()
+        device = parse_goldens(text, self.file).content.device
+        if device.casefold() != self.device.casefold():
+            raise InputError(
+                f"golden file {self.file}",
+                found=f"goldens of {device}",
+                expected=f"those of {self.device}, on which the proposal was made",
+                hint="tune on the device whose goldens are to change",
+            )
         after, intended, touched = self._edit(text)
         result = parse_goldens(after, self.file).content
         if result.entries != intended.entries or (result.device, result.machines) != (
@@ -239,6 +248,11 @@ class Proposal:
     def _recorded(self, operation: Operation) -> GoldenConfig:
         if operation.entry is None or operation.entry.name != operation.name:
             self._refuse(operation, "no entry to record", f"one of {operation.name}")
+        try:
+            KnobMap.parse(dict(operation.entry.written))  # what stands in a file may be older or newer than the grammar
+        except KnobError as error:
+            what = f"{operation.kind} {operation.name} in {self.file}: {error.message}"
+            raise KnobError(what, found=error.found, expected=error.expected, hint=error.hint) from None
         return operation.entry
 
     def _refuse(self, operation: Operation, found: str, expected: str) -> NoReturn:

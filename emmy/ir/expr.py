@@ -272,6 +272,14 @@ def free_vars(root: Expr) -> frozenset[str]:
     return frozenset(node.name for node in walk(root) if isinstance(node, Var))
 
 
+def depth(root: Expr) -> int:
+    """Levels of nesting; 1 for an expression without children."""
+    levels: dict[int, int] = {}
+    for node in walk(root):
+        levels[id(node)] = 1 + max((levels[id(child)] for child in node.children), default=0)
+    return levels[id(root)]
+
+
 # ------------------------------------------------------------------------------------------------- constructors
 
 

@@ -9,7 +9,9 @@ or that are better kept than repeated. What fuses into what:
 - into a contraction only a map of inputs that costs next to nothing for each product (a cast, a scale, an addition):
   a norm or an activation there would be repeated once per column of the result;
 - a map that alone reads a contraction's result, cell for cell, only into one map over the same axes: it stays that
-  kernel's epilogue, and the result itself is never stored.
+  kernel's epilogue, and the result itself is never stored;
+- nothing where the expression would nest deeper than the later passes, which recurse, and the OpenCL and CUDA compilers
+  (256 brackets) take: a chain of a thousand additions becomes several kernels.
 
 A map is fused into all of its readers or into none. What is not fused here is never fused later; what is fused can be
 declined (emmy.passes.cut).
@@ -20,7 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from emmy.ir.expr import Load, Var, free_vars, walk
+from emmy.ir.expr import Load, Var, depth, free_vars, walk
 from emmy.ir.nest import Comp, Region
 from emmy.passes.attention import fuse_attention, fuse_softmax
 from emmy.passes.canonical import canonical
@@ -35,6 +37,9 @@ BROADCAST_COST = 16.0
 
 REPEAT_COST = 64.0
 """Multiply-adds that evaluating a map again, in all its readers, may add to an element; below a memory round trip."""
+
+MOST_DEPTH = 64
+"""Levels that a fused expression may nest. A snippet of 100 additions in one expression still compiled, 200 did not."""
 
 
 def fuse(region: Region) -> Region:
@@ -81,6 +86,8 @@ class Facts:
         readers = [self.by_name[name] for name in self.readers[comp.name] if name in self.by_name]
         is_output = len(readers) < len(self.readers[comp.name])
         if not readers:
+            return False
+        if max(map(levels_of, readers)) + levels_of(comp) > MOST_DEPTH:
             return False
         price = cost(comp.body[0])
         times = sum(len(set(_loads_of(reader, comp.name))) for reader in readers)
@@ -141,6 +148,11 @@ class Facts:
                 if not reader.is_map and set(names) != own:
                     return False
         return True
+
+
+def levels_of(comp: Comp) -> int:
+    """Levels of the deepest expression of a computation."""
+    return max(map(depth, comp.body))
 
 
 def _loads_of(reader: Comp, name: str) -> list[Load]:

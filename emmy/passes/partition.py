@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from emmy.ir.expr import Load, Var
 from emmy.ir.nest import Comp, Program, Region
-from emmy.passes.fuse import fuse
+from emmy.passes.fuse import MOST_DEPTH, fuse, levels_of
 from emmy.passes.rewrite import base, loads_of
 from emmy.passes.roles import is_attention, is_heavy
 from emmy.passes.split import named, program, split
@@ -113,13 +113,25 @@ class _Groups:
     # ------------------------------------------------------------------------------------------------- joining
 
     def join(self, first: str, second: str) -> bool:
-        """Makes the groups of two computations one; False where regions would then wait for each other."""
+        """Makes the groups of two computations one.
+
+        False where regions would then wait for each other, or one would be too deep for the passes behind this one.
+        """
         a, b = self.of[first], self.of[second]
         trial = {name: (b if head == a else head) for name, head in self.of.items()}
-        if a != b and self._order(trial) is None:
+        if a != b and (self._depth(trial, b) > MOST_DEPTH or self._order(trial) is None):
             return False
         self.of = trial
         return True
+
+    def _depth(self, of: dict[str, str], head: str) -> int:
+        """Levels of a group's deepest expression, its maps put into their readers."""
+        levels: dict[str, int] = {}
+        for name, comp in self.by_name.items():
+            if of[name] == head:
+                below = [levels.get(producer.name, 0) for producer in self._producers(comp) if producer.is_map]
+                levels[name] = levels_of(comp) + max(below, default=0)
+        return max(levels.values())
 
     def ordered(self) -> list[list[Comp]]:
         order = self._order(self.of)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emmy.errors import InputError
+from emmy.files import write_text
 from emmy.priors.base import Scores, checked
 from emmy.priors.terms import Term, design, parse, spelled, table_digest
 
@@ -120,9 +121,7 @@ class OfflineArtefact:
         kinds: dict[str, dict[str, Any]] = {}
         for (kind, name), weights in sorted(self.sets.items()):
             kinds.setdefault(kind, {})[name] = weights.to_json()
-        scratch = path.with_name(f".{path.name}.new")
-        scratch.write_text(json.dumps({"schema": SCHEMA, "kinds": kinds}, indent=1) + "\n", encoding="utf-8")
-        scratch.replace(path)
+        write_text(path, json.dumps({"schema": SCHEMA, "kinds": kinds}, indent=1) + "\n")
 
 
 def load_artefact(path: Path) -> OfflineArtefact:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -70,6 +71,18 @@ class Database:
                     connection.close()
             except duckdb.Error as error:
                 raise database_error(error, self.path) from error
+
+    def obstacle(self) -> str:
+        """Why the file cannot be written; empty where it can, or does not exist yet."""
+        # Within the lock: closing any handle of a file drops the locks that this process has on it.
+        with _thread_lock(self.path):
+            try:
+                os.close(os.open(self.path, os.O_RDWR | os.O_CLOEXEC))
+            except FileNotFoundError:
+                return ""
+            except OSError as error:
+                return error.strerror or str(error)
+        return ""
 
     def _connect(self, read_only: bool) -> duckdb.DuckDBPyConnection:
         """Open the file, waiting for other processes. Raises StoreError when they do not let go, or duckdb.Error."""

@@ -17,7 +17,8 @@ from typing import Any
 import polars as pl
 
 from emmy.bench.records import Measurement
-from emmy.errors import InputError
+from emmy.errors import InputError, StoreError
+from emmy.files import obstacle
 from emmy.store import views
 from emmy.store.database import Database
 from emmy.store.journal import Abandoned, DamagedLine, Entry, Journal, journal_error, take_abandoned
@@ -115,8 +116,13 @@ class Store:
 
     # ---------------------------------------------------------------------------------------------------- reading
 
-    def check(self) -> None:
-        """Raise what the first read would raise: call it before a long run."""
+    def check(self, *, to_write: bool = False) -> None:
+        """Raise what the first read would raise, and with ``to_write`` the first write: call it before a long run."""
+        if to_write:
+            why = obstacle(self.path.parent) or obstacle(self._journal.folder) or self._database.obstacle()
+            if why:
+                raise StoreError(f"the store {self.path} cannot be written", found=why, expected="a writable file",
+                                 hint="check owner and mode, or set EMMY_TUNE_DB to another path")  # fmt: skip
         if self.path.exists():
             with self._database.open(read_only=True):
                 pass

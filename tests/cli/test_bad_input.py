@@ -1,7 +1,10 @@
 """One clear message and exit code 2, before anything is started."""
 
-from collections.abc import Sequence
+import errno
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,6 +71,81 @@ def test_a_store_below_a_file_is_bad_input(
     assert "EMMY_TUNE_DB" in message
     assert str(file / below) in message
     assert file.read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("run", "-c", SNIPPET, "--bench", "--json", "/proc/x.json"),
+        ("run", "-c", SNIPPET, "--dump-dir", "/proc/x"),
+        ("tune", "-c", SNIPPET, "--dump-dir", "/proc/x/y"),
+        ("compile", "-c", SNIPPET, "--dump-dir", "/proc/x"),
+        ("eval", "variants", "--json", "/proc/x.json"),
+        ("fit", "--json", "/proc/x.json"),
+        ("fit", "--out", "/proc/x.json"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_found_before_the_work(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, args: Sequence[str]
+) -> None:
+    message = refused(capsys, *args)
+    assert message.startswith(f"error: {args[-2]}: found {args[-1]}: no file can be made in /proc (")
+    assert not (tmp_path / "_tune").exists()
+
+
+@pytest.mark.parametrize("command", ["tune", "run", "compile"])
+@pytest.mark.parametrize(("place", "why"), [("/proc/x", "no file can be made in /proc"), ("file", "is no folder")])
+def test_a_dump_folder_of_the_variable_is_checked_too(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command: str,
+    place: str,
+    why: str,
+) -> None:
+    (tmp_path / "file").write_text("kept")
+    monkeypatch.setenv("EMMY_DUMP_DIR", str(tmp_path / place))
+    message = refused(capsys, command, "-c", SNIPPET)
+    assert message.startswith(f"error: EMMY_DUMP_DIR: found {tmp_path / place}: ")
+    assert why in message
+    assert not (tmp_path / "_tune").exists()
+
+
+@pytest.mark.parametrize("command", ["tune", "run"])
+@pytest.mark.parametrize("fault", ["a folder in its place", "a file as its journal", "no writing there", "read-only"])
+def test_a_store_that_cannot_be_written_is_found_before_the_work(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, fault: str
+) -> None:
+    path = tmp_path / "store" / "emmy.duckdb"
+    path.parent.mkdir()
+    if fault == "a folder in its place":
+        path.mkdir()
+    elif fault == "a file as its journal":
+        path.with_name("emmy.duckdb.journal").touch()
+    elif fault == "no writing there":
+        path = Path("/proc/emmy/emmy.duckdb")
+    else:  # whatever its mode says, it does not bind root
+        from emmy.store import Store
+
+        Store(path).start_sweep("a device")
+        Store(path).fold()
+        monkeypatch.setattr("emmy.store.database.os.open", _denied(path))
+    monkeypatch.setenv("EMMY_TUNE_DB", str(path))
+    monkeypatch.setattr("emmy.device.registry.capabilities", lambda *_: pytest.fail("the device was opened"))
+    message = refused(capsys, command, "-c", SNIPPET, "--device", "opencl")
+    assert message.startswith(f"error: the store {path} cannot be written: found ")
+    assert "EMMY_TUNE_DB" in message
+
+
+def _denied(path: Path) -> Callable[..., int]:
+    opened = os.open
+
+    def denied(name: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+        if name == path and flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, "Permission denied", str(name))
+        return opened(name, flags, *args, **kwargs)
+
+    return denied
 
 
 def test_an_unknown_golden_lists_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

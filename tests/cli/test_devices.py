@@ -63,6 +63,16 @@ def test_this_machines_device_goes_by_its_own_name_too(capsys: pytest.CaptureFix
     assert line == f"error: device: found '{own}-of-another', expected auto, cuda, opencl, {own}"
 
 
+def test_a_workspace_opens_this_machines_device_by_its_own_name(tmp_path: Path) -> None:
+    from emmy.pipeline import open_workspace
+
+    own = registry.capabilities("opencl", tmp_path / "_tune")
+    work = open_workspace(config.load(device=own.name))
+    assert (work.device, work.settings.device, work.caps) == ("opencl", "opencl", own)
+    with pytest.raises(InputError, match=r"found 'of-another', expected auto, cuda, opencl"):
+        open_workspace(config.load(device="of-another"))
+
+
 def test_a_gpu_goes_by_its_own_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = replace(cuda_target("sm_90a"), name="NVIDIA H200")
     monkeypatch.setattr(registry, "has_cuda_gpu", lambda: True)
@@ -120,6 +130,7 @@ def test_one_device_tunes_and_it_is_the_first(
         (("tune", "--help"), "How many GPUs to tune on: 1; more are refused.", "Spread the shapes over N GPUs"),
         (("tune", "--help"), "CUDA_VISIBLE_DEVICES chooses another", "The GPUs to use, by number"),
         (("run", "--help"), "auto, cuda, opencl, or its own name as goldens have it", "or a device's own name"),
+        (("run", "--help"), "Only shapes and dtypes of its tensors count: inputs get random values.", "MODEL only"),
         (("--help",), "share above the fastest within which a screened leaf is a finalist", "slack within which O1"),
         (("--help",), "online prior, which no command writes or reads yet", "EMMY_ONLINE_FILE online prior (default"),
     ],

@@ -129,3 +129,9 @@ def test_a_shape_too_large_for_memory_is_one_message(
 def test_an_input_that_no_kernel_reads(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "-c", "x0 = torch.randn(8); x1 = torch.randn(8); x0 + 1"]) == 0
     assert "relative error against eager PyTorch 0.00e+00" in capsys.readouterr().out
+
+
+def test_an_expression_of_400_terms(emmy: Emmy) -> None:
+    ran = emmy("run", "-c", "x0 = torch.randn(8, 8); x0" + " + 1" * 400, "--device", "opencl")
+    assert ran.returncode == 0, ran.stderr
+    assert "relative error against eager PyTorch 0.00e+00" in ran.stdout

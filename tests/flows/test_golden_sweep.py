@@ -197,6 +197,7 @@ def test_a_second_sweep_on_the_same_store_is_refused(bench: ModelBench, tmp_path
         ({"kernel": "no such"}, "nearest"),
         ({"patience": 0}, "patience"),
         ({"reconfirm_runs": -1}, "reconfirm"),
+        ({"plans_dir": "/proc/plans"}, "--plans-dir: found /proc/plans: no file can be made in /proc"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_measured(

@@ -91,6 +91,50 @@ def test_strict_loading(graph: Graph, path: list, value: object, message: str) -
     assert str(caught.value).startswith("k.torch.json: ")
 
 
+SOFTMAX = "x = torch.randn(6, 24); w = torch.randn(16, 24); torch.softmax(F.gelu(F.linear(x, w)).to(torch.float16), -1)"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["nodes", 0, "args", "foo"], 1, r"nodes\[0\] \(linear = aten.linear.default\).args: found \"foo\""),
+        (["nodes", 0, "args"], {"input": {"ref": "x"}}, r"nodes\[0\].*found \[\"input\"\], expected weight as well"),
+        (["nodes", 0, "args", "weight"], 3, r"args.weight: found \"3\", expected a value of type Tensor"),
+        (["nodes", 1, "args", "self"], True, r"args.self: found \"True\", expected a value of type Tensor"),
+        (["nodes", 1, "args", "self"], [{"ref": "x"}], r"args.self: found \"\[x\]\""),
+        (["nodes", 1, "args", "approximate"], "foo", r"nodes\[1\] .*torch refuses .* either none or tanh"),
+        (["nodes", 2, "args", "dtype"], "f16", r"args.dtype: found \"'f16'\", expected a value of type"),
+        (["nodes", 2, "args", "dtype"], {"dtype": "c64"}, r"nodes\[2\].args.dtype: found \"c64\", expected bool"),
+        (
+            ["nodes", 3, "args", "dim"],
+            {"ref": "x"},
+            r"nodes\[3\] .*args.dim: found \"x\", expected a value of type int",
+        ),
+        (["nodes", 3, "args", "dim"], 1.5, r"args.dim: found \"1.5\""),
+        (["nodes", 3, "args", "dim"], 7, r"args.dim: found 7, expected an axis of f16\[6, 16\]"),
+        (["nodes", 1, "results", 0, "shape"], [6, 17], r"gelu: found \"f32\[6, 17\]\", expected f32\[6, 16\]"),
+        (["nodes", 1, "results", 0, "dtype"], "f16", r"gelu: found \"f16\[6, 16\]\", expected f32\[6, 16\]"),
+        (["inputs", 1, "shape"], [16, 25], r"nodes\[0\] .*torch refuses its arguments"),
+        (["inputs", 1, "shape"], [16, -24], r"inputs, w.shape: found \[16, -24\]"),
+        (["inputs", 1, "dtype"], "f16", r"found \"f32\[6, 24\], f16\[16, 24\]\", expected tensors of one dtype"),
+    ],
+)
+def test_arguments_and_results_are_checked_by_the_operator(path: list, value: object, message: str) -> None:
+    data = json.loads(dumps(trace_snippet(SOFTMAX).graph))
+    loads(json.dumps(data))
+    _set(data, path, value)
+    with pytest.raises(InputError, match=message) as caught:
+        loads(json.dumps(data), "k.torch.json")
+    assert caught.value.exit_code == 2
+
+
+def test_more_results_than_the_operator_has() -> None:
+    data = json.loads(dumps(trace_snippet(SOFTMAX).graph))
+    data["nodes"][1]["results"].append({"name": "more", "dtype": "f32", "shape": [1]})
+    with pytest.raises(InputError, match=r"nodes\[1\] .*results: found 2, expected 1 at most"):
+        loads(json.dumps(data))
+
+
 def test_only_operations_of_the_table(graph: Graph) -> None:
     data = json.loads(dumps(graph))
     data["nodes"][0]["op"] = "aten.sort.default"

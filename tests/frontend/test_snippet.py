@@ -105,3 +105,16 @@ def test_torch_does_not_log_a_traceback_of_its_own(caplog: pytest.LogCaptureFixt
 def test_a_snippet_that_leaves_is_a_mistake() -> None:
     with pytest.raises(InputError, match=r"SystemExit: 3(.|\n)*line 1"):
         trace_snippet("import sys; sys.exit(3); torch.randn(2)")
+
+
+def test_a_sum_of_a_thousand_terms() -> None:
+    snippet = read_snippet("y = torch.ones(3); torch.rand(3) * 0" + " + y" * 1000 + " + torch.zeros(3)")
+    assert list(snippet.inputs) == ["y", "x0"]
+    assert snippet.function(*snippet.inputs.values()).tolist() == [1000.0] * 3
+
+
+@pytest.mark.parametrize("source", ["torch.randn(3)" + " + 1" * 20_000, "-" * 100_000 + "torch.randn(3)"])
+def test_an_expression_beyond_what_python_reads(source: str) -> None:
+    with pytest.raises(InputError, match="nests too deep") as caught:
+        read_snippet(source)
+    assert "give its parts names" in str(caught.value)

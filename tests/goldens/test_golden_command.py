@@ -109,3 +109,24 @@ def test_apply_at_a_terminal(folder, proposal, monkeypatch, answer, code):
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda prompt: answer.strip())
     assert main(["golden", "apply", str(proposal)]) == code
     assert ((folder / "cpu.yaml").read_text() == before) == (code == 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"device": "cpu"', '"device": "NVIDIA H200"', "found goldens of cpu, expected those of NVIDIA H200"),
+        ("n16x8/f2x4/k64", "zz", "zz"),
+        ('"STAGE"', '"STAG"', "STAG"),
+    ],
+)
+def test_apply_refuses_another_device_and_unknown_knobs(folder, capsys, old, new, words):
+    path, before = folder / "p.json", (folder / "cpu.yaml").read_text()
+    entry = GoldenConfig.of(shape("quick.matmul.512"), KNOBS, 60.0, eager_us=100.0)
+    made = Proposal.make(folder / "cpu.yaml", "cpu", "any", [Operation.new(entry, "first")]).to_json()
+    assert old in made
+    path.write_text(made.replace(old, new))
+    assert main(["golden", "apply", str(path), "--yes"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert words in captured.err
+    assert (folder / "cpu.yaml").read_text() == before

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emmy.errors import EmmyError, GoldenSchemaError, InputError
+from emmy.errors import EmmyError, GoldenSchemaError, InputError, KnobError
 from emmy.goldens import edits as edits_module
 from emmy.goldens import patch as patch_module
 from emmy.goldens.dataset import shape, shapes
@@ -50,6 +50,7 @@ goldens:
 """
 KNOBS = {"FUSE": "", "TILE": "n32x8/f2x4/k32", "REDUCE": "g2k", "STAGE": "d2/sync", "WSPEC": "", "RASTER": "g8"}
 PATH = "rtx.yaml"
+DEVICE = "NVIDIA GeForce RTX 5090"
 
 
 def entries(text=TEXT):
@@ -57,7 +58,7 @@ def entries(text=TEXT):
 
 
 def proposal(*operations, text=TEXT):
-    return Proposal(PATH, digest(text), "NVIDIA GeForce RTX 5090", "any", operations)
+    return Proposal(PATH, digest(text), DEVICE, "any", operations)
 
 
 def patched(*operations, text=TEXT):
@@ -132,7 +133,7 @@ def test_new_is_appended_and_everything_can_be_pruned():
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 @pytest.mark.parametrize("end", ["", "\n", "\n# the end\n"])
 def test_the_first_entries_of_an_empty_list(value, newline, end):
-    text = f"# top\ndevice: x\nmachines: y\ngoldens:{value}{end}".replace("\n", newline)
+    text = f"# top\ndevice: {DEVICE}\nmachines: y\ngoldens:{value}{end}".replace("\n", newline)
     added = [
         GoldenConfig.of(shape(name), KNOBS, 99.5, eager_us=80.25) for name in ("quick.matmul.256", "quick.matmul.512")
     ]
@@ -208,10 +209,39 @@ def test_a_layout_that_lines_cannot_edit_is_refused(text):
         )
 
 
+@pytest.mark.parametrize(
+    ("knobs", "words"),
+    [({"ODD": "11"}, "unknown knob"), ({"TILE": "zz"}, "zz"), ({"STAGE": "d2/teleport"}, "teleport")],
+)
+@pytest.mark.parametrize("kind", ["add", "replace", "new"])
+def test_a_new_entry_with_knobs_outside_the_grammar_is_refused(tmp_path, kind, knobs, words):
+    path = tmp_path / PATH
+    path.write_text(TEXT)
+    name = "quick.matmul.256" if kind == "new" else "square.512"
+    entry = GoldenConfig.of(shape(name), KNOBS | knobs, 15.0, cublas_us=20.9)
+    operation = Operation.replace(OLD, entry, "r") if kind == "replace" else Operation(kind, name, "r", entry=entry)
+    with pytest.raises(KnobError) as caught:
+        proposal(operation).apply(path)
+    assert str(caught.value).startswith(f"{kind} {name} in {PATH}: ")
+    assert words in str(caught.value)
+    assert path.read_text() == TEXT
+
+
+def test_a_proposal_made_on_another_device_is_refused(tmp_path):
+    path = tmp_path / PATH
+    path.write_text(TEXT)
+    made = dataclasses.replace(proposal(Operation.lower(OLD, 17.0, "win")), device="NVIDIA H200")
+    words = f"golden file {PATH}: found goldens of {DEVICE}, expected those of NVIDIA H200"
+    for act in (made.apply, made.to_diff, lambda p: Proposal.make(p, "NVIDIA H200", "any", made.operations)):
+        with pytest.raises(InputError, match=words):
+            act(path)
+    assert path.read_text() == TEXT
+
+
 def test_a_changed_file_is_refused_and_left_alone(tmp_path):
     path = tmp_path / PATH
     path.write_text(TEXT)
-    made = Proposal.make(path, "d", "m", [Operation.lower(OLD, 17.0, "win")])
+    made = Proposal.make(path, DEVICE, "any", [Operation.lower(OLD, 17.0, "win")])
     path.write_text(TEXT + "# one more remark\n")
     for act in (made.apply, made.to_diff):
         with pytest.raises(InputError, match="it changed since the proposal was made"):
@@ -226,7 +256,7 @@ def test_apply_is_all_or_nothing(tmp_path, monkeypatch):
     path = tmp_path / PATH
     path.write_text(TEXT)
     path.chmod(0o640)
-    made = Proposal.make(path, "d", "m", [Operation.lower(OLD, 17.0, "win")])
+    made = Proposal.make(path, DEVICE, "any", [Operation.lower(OLD, 17.0, "win")])
 
     def full(handle):
         raise OSError(28, "No space left on device")
@@ -245,7 +275,7 @@ def test_apply_is_all_or_nothing(tmp_path, monkeypatch):
 def test_a_file_changed_while_writing_is_not_overwritten(tmp_path, monkeypatch):
     path = tmp_path / PATH
     path.write_text(TEXT)
-    made = Proposal.make(path, "d", "m", [Operation.lower(OLD, 17.0, "win")])
+    made = Proposal.make(path, DEVICE, "any", [Operation.lower(OLD, 17.0, "win")])
     fsync = os.fsync
     monkeypatch.setattr(patch_module.os, "fsync", lambda handle: (path.write_text(f"{TEXT}# late\n"), fsync(handle)))
     with pytest.raises(InputError, match="changed since"):
@@ -276,7 +306,7 @@ def test_the_diff_applies_with_patch(tmp_path, text):
     path = tmp_path / "goldens" / PATH
     path.write_bytes(text.encode())
     quick = GoldenConfig.of(shape("quick.matmul.256"), KNOBS, 99.5, eager_us=80.25)
-    made = Proposal.make(path, "d", "m", [Operation.new(quick, "n"), Operation.replace(OLD, NEW, "r")])
+    made = Proposal.make(path, DEVICE, "any", [Operation.new(quick, "n"), Operation.replace(OLD, NEW, "r")])
     diff = made.to_diff(path)
     made.apply(path)
     after = path.read_bytes()
@@ -315,12 +345,13 @@ TILES = [f"n{n}x{m}/f{fn}x{fm}" for n in (8, 16) for m in (4, 8) for fn in (1, 2
 POOL = [*shapes("quick"), *shapes("square")[:3]]
 
 
-def random_config(rng, used, found=None):
+def random_config(rng, used, found=None, *, recorded=False):
     found = found or rng.choice(POOL)
     free = [tile for tile in TILES if (found.name, tile) not in used]
     tile = rng.choice(free)
     used.add((found.name, tile))
-    knobs = {"TILE": tile, "STAGE": rng.choice(["", "d2/sync"]), "FAST_EXP": rng.choice(["", True]), "ODD": "11"}
+    knobs = {"TILE": tile, "STAGE": rng.choice(["", "d2/sync"]), "FAST_EXP": rng.choice(["", True])}
+    knobs |= {"ODD": "11"} if recorded else {}  # a file may hold what the grammar does not know
     reference = {rng.choice(["cublas_us", "eager_us"]): rng.choice([3, 20.9, 12.25])}
     return GoldenConfig.of(found, knobs, rng.choice([1, 2.5, 18.4]), **{k: float(v) for k, v in reference.items()})
 
@@ -356,7 +387,8 @@ def random_file(rng, configs):
     """(text, the lines outside the entries and each entry's own lines, in order)"""
     indent = " " * rng.choice([0, 2, 4])
     lines = [
-        (None, line) for line in ["# head", "device: dev", rng.choice(["machines: 'm'", 'machines: "m"']), "goldens:"]
+        (None, line)
+        for line in ["# head", f"device: {DEVICE}", rng.choice(["machines: 'm'", 'machines: "m"']), "goldens:"]
     ]
     for place, config in enumerate(configs):
         lines += [(None, rng.choice(COMMENTS)) for _ in range(rng.randrange(3))]
@@ -376,7 +408,7 @@ def random_file(rng, configs):
 def test_random_operations_on_random_files(seed):
     rng = random.Random(seed)
     used = set()
-    configs = [random_config(rng, used) for _ in range(rng.randrange(1, 7))]
+    configs = [random_config(rng, used, recorded=True) for _ in range(rng.randrange(1, 7))]
     text, lines = random_file(rng, configs)
     assert entries(text) == tuple(configs)
     operations, touched = [], set()

@@ -7,7 +7,9 @@ import re
 import pytest
 
 from emmy.frontend.trace import trace
+from emmy.ir.expr import depth
 from emmy.ir.nest import Program, verify
+from emmy.passes.fuse import MOST_DEPTH
 from emmy.passes.partition import partition
 from emmy.passes.roles import is_attention, is_contraction
 from emmy.passes.split import operations
@@ -68,3 +70,14 @@ def test_golden_shape_is_one_region(name: str) -> None:
     (region,) = program.regions
     verify(region)
     assert [symbol.name for symbol in region.symbols] == [symbol.name for symbol in program.symbols]
+
+
+@pytest.mark.parametrize(("step", "kernels"), [("y + 1", 7), ("torch.sin(y + x)", 14)])
+def test_a_long_chain_is_cut_where_it_would_nest_too_deep(step: str, kernels: int) -> None:
+    source = f"x = torch.randn(4, 4)\ny = x\nfor _ in range(400): y = {step}\ny"
+    region = trace(Target(TargetKind.SNIPPET, source)).region
+    program = partition(region)
+    assert len(program.regions) == kernels
+    assert_same(region, program)
+    for one in program.regions:
+        assert sum(depth(expr) for comp in one.comps for expr in comp.body) <= MOST_DEPTH

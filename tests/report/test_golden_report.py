@@ -13,8 +13,8 @@ from emmy.bench.records import Status
 from emmy.bench.stats import Comparison, Verdict
 from emmy.evaluate.ab import AbResult, Benched
 from emmy.evaluate.verdict import Category, Look
+from emmy.files import write_text
 from emmy.report.evidence import Evidence, recommend
-from emmy.report.files import write_text
 from emmy.report.golden import TEMPLATE, Outcome, Sweep, context, findings, report, tally
 from emmy.report.render import render
 
