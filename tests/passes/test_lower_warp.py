@@ -217,9 +217,10 @@ def test_every_sector_of_a_residual_is_touched_ahead(
     assert found == {row * columns + column for row in range(rows) for column in range(0, columns, 16)}
 
 
-def test_shared_memory_is_as_the_rule_reckons() -> None:
+@pytest.mark.parametrize("epilogue", ["residual", "bias+residual"])
+def test_shared_memory_is_as_the_rule_reckons(epilogue: str) -> None:
     caps = cuda_target("sm_90a")
-    region = product(512, 768, 512, epilogue="residual")
+    region = product(512, 768, 512, epilogue=epilogue)
     problem = TIER.match(region, caps)
     grid = TIER.grid(problem, caps, False)
     grid = take(grid, TIER.legal(problem, caps, grid)[0])
@@ -231,6 +232,37 @@ def test_shared_memory_is_as_the_rule_reckons() -> None:
         assert reckoned - 128 < kernel.smem_bytes <= reckoned
         seen += any(array.name.startswith("landing") for array in kernel.shared)
     assert seen > 10
+
+
+@pytest.mark.parametrize(("dtype", "each"), [(DType.F32, 8), (DType.I8, 32), (DType.F64, 4)])
+def test_sectors_of_a_transposed_residual_are_touched_along_its_rows(dtype: DType, each: int) -> None:
+    m, n = 64, 96
+    region = product(m, n, 160)
+    left = Load("acc", (ROW, COL), DType.F32)
+    right = cast(Load("x3", (COL, ROW), dtype), DType.F32)
+    comp = Comp("out", region.comps[0].axes, (call("add", left, right),), DType.F32)
+    inputs = (*region.inputs, Tensor("x3", (i32(n), i32(m)), dtype))
+    outputs = (Output(region.outputs[0].tensor, "out"), Output(Tensor("z", (i32(m), i32(n)), DType.F32), "acc"))
+    region = replace(region, inputs=inputs, comps=(*region.comps, comp), outputs=outputs)
+    verify(region)
+    plan = check(region, f"{F16}/w2x2/f1x4/k2,STAGE=d3/async", loose=4)
+    found = touched(plan, "x3", (m // 32, -(-n // 64)), (32, 64), {})
+    assert found == {column * m + row for column in range(n) for row in range(0, m, min(32, each))}
+
+
+@pytest.mark.parametrize(("n", "stage"), [(64, "d3/async"), (64, "d2/sync"), (27, "d2/sync")])
+def test_rows_looked_up_by_number_are_read_where_they_are_added(n: int, stage: str) -> None:
+    """The row is provably inside its table, and is known only when its number has been read."""
+    region = product(1, n, 160)
+    number = call("mod", Load("rows", (i32(0),), DType.I32), i32(17))
+    entry = cast(Load("table", (number, COL), DType.F16), DType.F32)
+    value = call("add", Load("acc", (ROW, COL), DType.F32), entry)
+    comp = Comp("out", region.comps[0].axes, (value,), DType.F32)
+    inputs = (*region.inputs, Tensor("table", (i32(17), i32(n)), DType.F16), Tensor("rows", (i32(1),), DType.I32))
+    outputs = (Output(region.outputs[0].tensor, "out"), Output(Tensor("z", (i32(1), i32(n)), DType.F32), "acc"))
+    region = replace(region, inputs=inputs, comps=(*region.comps, comp), outputs=outputs)
+    verify(region)
+    check(region, f"{F16}/w1x2/f1x2/k2,STAGE={stage}", loose=4)
 
 
 @pytest.mark.parametrize("form", ["w2x2/f1x2/k2,STAGE=d2/sync", "w2x2/f1x2/k2,STAGE=d3/async,REDUCE=g2k"])
