@@ -265,6 +265,22 @@ def test_rows_looked_up_by_number_are_read_where_they_are_added(n: int, stage: s
     check(region, f"{F16}/w1x2/f1x2/k2,STAGE={stage}", loose=4)
 
 
+@pytest.mark.parametrize("form", ["w1x2/f1x2/k2,STAGE=d2/sync", "w1x2/f1x2/k2,STAGE=d3/async,REDUCE=g2k"])
+def test_a_choice_by_the_sum_of_a_reversed_residual(form: str) -> None:
+    """A read from the right is not known to stay inside, so it is guarded by what chooses it, lane by lane."""
+    m, n = 20, 40
+    region = product(m, n, 160)
+    read = cast(Load("x3", (ROW, call("sub", i32(n - 1), COL)), DType.F16), DType.F32)
+    value = call("add", Load("acc", (ROW, COL), DType.F32), read)
+    value = call("select", call("lt", value, f32(0.0)), f32(0.0), value)
+    comp = Comp("out", region.comps[0].axes, (value,), DType.F32)
+    inputs = (*region.inputs, Tensor("x3", (i32(m), i32(n)), DType.F16))
+    outputs = (Output(region.outputs[0].tensor, "out"),)
+    region = replace(region, inputs=inputs, comps=(*region.comps, comp), outputs=outputs)
+    verify(region)
+    check(region, f"{F16}/{form}")
+
+
 @pytest.mark.parametrize("form", ["w2x2/f1x2/k2,STAGE=d2/sync", "w2x2/f1x2/k2,STAGE=d3/async,REDUCE=g2k"])
 def test_nothing_is_touched_without_a_ring_or_an_epilogue(form: str) -> None:
     kernel = check(product(64, 64, 160, epilogue="residual"), f"{F16}/{form}").launches[0].kernel
