@@ -39,9 +39,10 @@ ROW, COL, K, B = Var("i"), Var("j"), Var("k"), Var("b")
 
 def product(
     m: int | str, n: int, k: int, *, dtype: DType = DType.F16, a: str = "mk", b: str = "kn", batch: int = 0,
-    out: DType | None = None, epilogue: str = "", prologue: str = "", hint: int = 13,
+    out: DType | None = None, epilogue: str = "", prologue: str = "", hint: int = 13, added: DType | None = None,
 ) -> Region:  # fmt: skip
-    """``y[b?, i, j] = epilogue(sum_k prologue(x0) * x1)``; ``a``, ``b``: axes of the factors in memory order."""
+    """``y[b?, i, j] = epilogue(sum_k prologue(x0) * x1)``; ``a``, ``b``: axes of the factors in memory order. added:
+    type of a residual."""
     rows: Expr = Var(m) if isinstance(m, str) else i32(m)
     extents = {"m": rows, "n": i32(n), "k": i32(k)}
     names = {"m": ROW, "n": COL, "k": K}
@@ -71,8 +72,8 @@ def product(
         elif kind == "relu":
             value = call("max", value, f32(0.0))
         elif kind == "residual":
-            inputs.append(Tensor("x3", shape, dtype))
-            value = call("add", value, cast(Load("x3", held.index, dtype), DType.F32))
+            inputs.append(Tensor("x3", shape, added or dtype))
+            value = call("add", value, cast(Load("x3", held.index, added or dtype), DType.F32))
         elif kind == "row":
             inputs.append(Tensor("x4", (rows,), DType.F32))
             value = call("mul", value, Load("x4", (ROW,), DType.F32))
@@ -217,10 +218,12 @@ def test_every_sector_of_a_residual_is_touched_ahead(
     assert found == {row * columns + column for row in range(rows) for column in range(0, columns, 16)}
 
 
-@pytest.mark.parametrize("epilogue", ["residual", "bias+residual"])
-def test_shared_memory_is_as_the_rule_reckons(epilogue: str) -> None:
+@pytest.mark.parametrize(
+    ("epilogue", "of"), [("residual", DType.F16), ("bias+residual", DType.F16), ("residual", DType.F64)]
+)
+def test_shared_memory_is_as_the_rule_reckons(epilogue: str, of: DType) -> None:
     caps = cuda_target("sm_90a")
-    region = product(512, 768, 512, epilogue=epilogue)
+    region = product(512, 768, 512, epilogue=epilogue, added=of)
     problem = TIER.match(region, caps)
     grid = TIER.grid(problem, caps, False)
     grid = take(grid, TIER.legal(problem, caps, grid)[0])

@@ -128,7 +128,8 @@ def landing_bytes(
     parts: NDArray[np.int64],
 ) -> NDArray[np.int64]:  # fmt: skip
     """Bytes of shared memory that a block needs at most for what its tile of ``rows × columns`` touches."""
-    turns = np.zeros(len(rows), dtype=np.int64)
+    most = np.zeros(len(rows), dtype=np.int64)
     for line, across in ((columns, rows), (rows, columns)):
-        turns = np.maximum(turns, -(-(-(-line * nbytes // SECTOR) * across) // (threads * parts)))
-    return np.minimum(turns, MOST) * threads * word_bytes(nbytes)
+        turns = -(-(-(-line * nbytes // SECTOR) * across) // (threads * parts))
+        most = np.maximum(most, np.where(turns <= MOST, turns, 0))
+    return most * threads * word_bytes(nbytes)
