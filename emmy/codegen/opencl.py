@@ -83,7 +83,7 @@ TEMPLATES: dict[str, Template] = {
     "tanh": function("tanh"),
     "erf": function("erf"),
     "erfc": function("erfc"),
-    "normcdf": Template("{h}({0})", helper=_NORMCDF, double="0.5 * erfc({0} * -0.70710678118654752)"),
+    "normcdf": Template("{h}({0})", helper=_NORMCDF, double="(0.5 * erfc({0} * -0.70710678118654752))"),
     "isnan": Template("{0} != {0}", "({0} & 0) != 0", infix=True),
     "isinf": Template("isinf({0})", "({0} & 0) != 0", infix=True),
     "lt": infix("<"),

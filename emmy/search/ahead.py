@@ -46,12 +46,13 @@ class Prepared:
 
 @dataclass(slots=True)
 class Ticket:
-    """A leaf under way."""
+    """A leaf under way. pool: the processes that have it."""
 
     region: Region
     knobs: KnobMap
     regime: str
     future: Future[Prepared]
+    pool: ProcessPoolExecutor | None = None
 
 
 class Preparer:
@@ -73,7 +74,8 @@ class Preparer:
 
     def submit(self, region: Region, knobs: KnobMap, regime: str = "O3") -> Ticket:
         """Starts on a leaf; ask ``result`` for it."""
-        return Ticket(region, knobs, regime, self._submit(region, knobs, regime))
+        future = self._submit(region, knobs, regime)
+        return Ticket(region, knobs, regime, future, self._pool)
 
     def _submit(self, region: Region, knobs: KnobMap, regime: str) -> Future[Prepared]:
         arguments = (self._blob(region), self.caps, knobs_text(knobs), self.cache, regime)
@@ -91,21 +93,26 @@ class Preparer:
         return next((place for place, future in enumerate(futures) if future.done()), 0)
 
     def result(self, ticket: Ticket, deadline_s: float) -> Prepared:
-        """Waits for a leaf. Raises TimedOut after ``deadline_s``, CompileFailed when it kills its process twice.
+        """Waits for a leaf. Raises TimedOut after ``deadline_s``, CompileFailed when it kills its process alone.
 
         A deadline is kept by killing the processes; the other leaves that were under way start again when they are
-        asked for.
+        asked for: first beside what new processes do already, and where these die too, alone.
         """
-        for _ in range(2):
+        for trial in ("first", "beside others", "alone"):
+            if trial != "first":
+                if trial == "alone" or ticket.pool is self._pool:
+                    self.close()
+                ticket.future = self._submit(ticket.region, ticket.knobs, ticket.regime)
+                ticket.pool = self._pool
             try:
                 return ticket.future.result(timeout=deadline_s)
             except TimeoutError:
                 self.close()
                 raise TimedOut("compilation", deadline_s) from None
             except (BrokenProcessPool, CancelledError):
-                self.close()
-                ticket.future = self._submit(ticket.region, ticket.knobs, ticket.regime)
-        raise CompileFailed("the process that compiled it died twice")
+                continue
+        self.close()
+        raise CompileFailed("the process that compiled it died, also of this leaf alone")
 
     def close(self) -> None:
         """Kills the processes; what they compiled stays in the cache."""

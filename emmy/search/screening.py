@@ -37,7 +37,7 @@ QUEUED = 2
 """Leaves behind those that the processes work on, so that one that is done has its next."""
 
 COMPILE_DEADLINE_S = 60.0
-"""Of a leaf that is prepared ahead, from when the search has nothing else to measure."""
+"""How long the search waits until any leaf that is prepared ahead is done, and then once more for the oldest."""
 
 
 class Bencher(Protocol):
@@ -155,7 +155,7 @@ class Screener:
         regimes = regimes_of(space, self.caps.regimes if self.options.o1 else ("O3",))
         finished = self.recorder.finished(region_key(region), Standings(space, regimes).regime) if known else 0
         screened = self._screened(region, Standings(space, regimes), shape, known, finished)
-        if finished and not self._still_holds(screened, known):
+        if finished >= self.options.patience and not self._still_holds(screened, known):
             screened = self._screened(region, Standings(space, regimes), shape, known, 0)
         if screened.standings.cheap:
             self.recorder.screened(region, shape, screened.standings.regime, max(self.options.patience, finished))

@@ -34,12 +34,17 @@ def test_errors_are_as_stated() -> None:
     assert (error[tail] / exact[tail]).max() <= 7e-5
 
 
-def opencl(x: np.ndarray, lanes: int) -> np.ndarray:
+def opencl(x: np.ndarray, lanes: int, below: bool = False) -> np.ndarray:
+    """Φ(x), or x/Φ(x)."""
+    dtype = DType.F64 if x.dtype == np.float64 else DType.F32
     at = (BX * GROUP + TX) * lanes
-    params = (BufferParam("x", DType.F32), BufferParam("y", DType.F32, True))
-    body = (Store("y", at, call("normcdf", Mem("x", at, DType.F32, lanes)), DType.F32),)
+    params = (BufferParam("x", dtype), BufferParam("y", dtype, True))
+    read = Mem("x", at, dtype, lanes)
+    value = call("div", read, call("normcdf", read)) if below else call("normcdf", read)
     out = np.zeros_like(x)
-    run_opencl(Kernel(f"k_normcdf_{lanes}", params, (GROUP, 1), body), (x.size // (GROUP * lanes),), {"x": x, "y": out})
+    name = f"k_normcdf_{dtype.value}_{lanes}_{below}"
+    kernel = Kernel(name, params, (GROUP, 1), (Store("y", at, value, dtype),))
+    run_opencl(kernel, (x.size // (GROUP * lanes),), {"x": x, "y": out})
     return out
 
 
@@ -51,6 +56,13 @@ def test_opencl(lanes: int) -> None:
     assert error.max() <= 1.5e-7
     tail = (x > -5) & (x < 0)
     assert (error[tail] / exact[tail]).max() <= 8e-5
+
+
+@pytest.mark.parametrize("below", [False, True])
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_opencl_float64(lanes: int, below: bool) -> None:
+    x = np.linspace(-9, 9, 1 << 12)
+    np.testing.assert_allclose(opencl(x, lanes, below), x / ndtr(x) if below else ndtr(x), rtol=1e-13)
 
 
 @pytest.mark.parametrize("lanes", [1, 8])

@@ -39,9 +39,10 @@ ROW, COL, K, B = Var("i"), Var("j"), Var("k"), Var("b")
 
 def product(
     m: int | str, n: int, k: int, *, dtype: DType = DType.F16, a: str = "mk", b: str = "kn", batch: int = 0,
-    out: DType | None = None, epilogue: str = "", prologue: str = "", hint: int = 13,
+    out: DType | None = None, epilogue: str = "", prologue: str = "", hint: int = 13, added: DType | None = None,
 ) -> Region:  # fmt: skip
-    """``y[b?, i, j] = epilogue(sum_k prologue(x0) * x1)``; ``a``, ``b``: axes of the factors in memory order."""
+    """``y[b?, i, j] = epilogue(sum_k prologue(x0) * x1)``; ``a``, ``b``: axes of the factors in memory order. added:
+    type of a residual."""
     rows: Expr = Var(m) if isinstance(m, str) else i32(m)
     extents = {"m": rows, "n": i32(n), "k": i32(k)}
     names = {"m": ROW, "n": COL, "k": K}
@@ -71,8 +72,8 @@ def product(
         elif kind == "relu":
             value = call("max", value, f32(0.0))
         elif kind == "residual":
-            inputs.append(Tensor("x3", shape, dtype))
-            value = call("add", value, cast(Load("x3", held.index, dtype), DType.F32))
+            inputs.append(Tensor("x3", shape, added or dtype))
+            value = call("add", value, cast(Load("x3", held.index, added or dtype), DType.F32))
         elif kind == "row":
             inputs.append(Tensor("x4", (rows,), DType.F32))
             value = call("mul", value, Load("x4", (ROW,), DType.F32))
@@ -217,9 +218,12 @@ def test_every_sector_of_a_residual_is_touched_ahead(
     assert found == {row * columns + column for row in range(rows) for column in range(0, columns, 16)}
 
 
-def test_shared_memory_is_as_the_rule_reckons() -> None:
+@pytest.mark.parametrize(
+    ("epilogue", "of"), [("residual", DType.F16), ("bias+residual", DType.F16), ("residual", DType.F64)]
+)
+def test_shared_memory_is_as_the_rule_reckons(epilogue: str, of: DType) -> None:
     caps = cuda_target("sm_90a")
-    region = product(512, 768, 512, epilogue="residual")
+    region = product(512, 768, 512, epilogue=epilogue, added=of)
     problem = TIER.match(region, caps)
     grid = TIER.grid(problem, caps, False)
     grid = take(grid, TIER.legal(problem, caps, grid)[0])
@@ -231,6 +235,53 @@ def test_shared_memory_is_as_the_rule_reckons() -> None:
         assert reckoned - 128 < kernel.smem_bytes <= reckoned
         seen += any(array.name.startswith("landing") for array in kernel.shared)
     assert seen > 10
+
+
+@pytest.mark.parametrize(("dtype", "each"), [(DType.F32, 8), (DType.I8, 32), (DType.F64, 4)])
+def test_sectors_of_a_transposed_residual_are_touched_along_its_rows(dtype: DType, each: int) -> None:
+    m, n = 64, 96
+    region = product(m, n, 160)
+    left = Load("acc", (ROW, COL), DType.F32)
+    right = cast(Load("x3", (COL, ROW), dtype), DType.F32)
+    comp = Comp("out", region.comps[0].axes, (call("add", left, right),), DType.F32)
+    inputs = (*region.inputs, Tensor("x3", (i32(n), i32(m)), dtype))
+    outputs = (Output(region.outputs[0].tensor, "out"), Output(Tensor("z", (i32(m), i32(n)), DType.F32), "acc"))
+    region = replace(region, inputs=inputs, comps=(*region.comps, comp), outputs=outputs)
+    verify(region)
+    plan = check(region, f"{F16}/w2x2/f1x4/k2,STAGE=d3/async", loose=4)
+    found = touched(plan, "x3", (m // 32, -(-n // 64)), (32, 64), {})
+    assert found == {column * m + row for column in range(n) for row in range(0, m, min(32, each))}
+
+
+@pytest.mark.parametrize(("n", "stage"), [(64, "d3/async"), (64, "d2/sync"), (27, "d2/sync")])
+def test_rows_looked_up_by_number_are_read_where_they_are_added(n: int, stage: str) -> None:
+    """The row is provably inside its table, and is known only when its number has been read."""
+    region = product(1, n, 160)
+    number = call("mod", Load("rows", (i32(0),), DType.I32), i32(17))
+    entry = cast(Load("table", (number, COL), DType.F16), DType.F32)
+    value = call("add", Load("acc", (ROW, COL), DType.F32), entry)
+    comp = Comp("out", region.comps[0].axes, (value,), DType.F32)
+    inputs = (*region.inputs, Tensor("table", (i32(17), i32(n)), DType.F16), Tensor("rows", (i32(1),), DType.I32))
+    outputs = (Output(region.outputs[0].tensor, "out"), Output(Tensor("z", (i32(1), i32(n)), DType.F32), "acc"))
+    region = replace(region, inputs=inputs, comps=(*region.comps, comp), outputs=outputs)
+    verify(region)
+    check(region, f"{F16}/w1x2/f1x2/k2,STAGE={stage}", loose=4)
+
+
+@pytest.mark.parametrize("form", ["w1x2/f1x2/k2,STAGE=d2/sync", "w1x2/f1x2/k2,STAGE=d3/async,REDUCE=g2k"])
+def test_a_choice_by_the_sum_of_a_reversed_residual(form: str) -> None:
+    """A read from the right is not known to stay inside, so it is guarded by what chooses it, lane by lane."""
+    m, n = 20, 40
+    region = product(m, n, 160)
+    read = cast(Load("x3", (ROW, call("sub", i32(n - 1), COL)), DType.F16), DType.F32)
+    value = call("add", Load("acc", (ROW, COL), DType.F32), read)
+    value = call("select", call("lt", value, f32(0.0)), f32(0.0), value)
+    comp = Comp("out", region.comps[0].axes, (value,), DType.F32)
+    inputs = (*region.inputs, Tensor("x3", (i32(m), i32(n)), DType.F16))
+    outputs = (Output(region.outputs[0].tensor, "out"),)
+    region = replace(region, inputs=inputs, comps=(*region.comps, comp), outputs=outputs)
+    verify(region)
+    check(region, f"{F16}/{form}")
 
 
 @pytest.mark.parametrize("form", ["w2x2/f1x2/k2,STAGE=d2/sync", "w2x2/f1x2/k2,STAGE=d3/async,REDUCE=g2k"])

@@ -99,8 +99,34 @@ def test_a_leaf_that_kills_its_process_fails_alone(region: Region, monkeypatch: 
         ticket = preparer.submit(region, knobs)
         monkeypatch.setattr(preparer, "_submit", lambda *_: preparer._started().submit(os._exit, 3))
         ticket.future = preparer._submit(region, knobs, "O3")
-        with pytest.raises(CompileFailed, match="died twice"):
+        with pytest.raises(CompileFailed, match="died, also of this leaf alone"):
             preparer.result(ticket, 120)
+
+
+def test_leaves_of_dead_processes_leave_the_new_ones_alone(region: Region) -> None:
+    knobs = enumerate_space(region, CAPS).knobs(0)
+    with Preparer(CAPS, None, 1) as preparer:
+        lost = [preparer.submit(region, knobs) for _ in range(2)]
+        preparer.close()
+        later = preparer.submit(region, knobs)
+        pool = preparer._pool
+        for ticket in (*lost, later):
+            assert preparer.result(ticket, 120).artefact is not None
+        assert preparer._pool is pool
+
+
+def test_a_leaf_that_killed_its_processes_is_not_left_with_the_next(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    knobs = enumerate_space(region, CAPS).knobs(0)
+    with Preparer(CAPS, None, 1) as preparer:
+        with monkeypatch.context() as patch:
+            patch.setattr(preparer, "_submit", lambda *_: preparer._started().submit(os._exit, 3))
+            deadly = preparer.submit(region, knobs)
+            with pytest.raises(CompileFailed, match="died"):
+                preparer.result(deadly, 120)
+        next_one = preparer.submit(region, knobs)
+        assert next_one.future.result(120).artefact is not None
 
 
 def test_what_is_done_first_is_taken_first(region: Region, preparer: Preparer) -> None:

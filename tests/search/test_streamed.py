@@ -104,3 +104,13 @@ def test_a_resumed_search_takes_known_rows(
     second, seen = run(make_tuner, path, region, Inline(toy, 3), patience=30)
     assert second.known >= first.live
     assert second.live == len([progress for progress in seen if progress.live])
+
+
+def test_a_wider_search_is_made_once_whatever_becomes_of_its_leaves(
+    recording: Record, make_tuner: Make, region: Region, toy: Capabilities
+) -> None:
+    path = recording(region)
+    run(make_tuner, path, region, Inline(toy, 3), patience=12)
+    second, seen = run(make_tuner, path, region, Inline(toy, 3, lambda _: True), patience=30)
+    assert len({progress.label for progress in seen}) == len(seen)
+    assert second.live == len(seen)

@@ -168,7 +168,7 @@ class Memory:
         Later loads at points with a ``local`` part are read from it by 32-bit offsets. None (and no view) where the
         offset is not affine in the axes of ``block``.
         """
-        if load.tensor not in self.tensors or any(isinstance(n, Load) for i in load.index for n in _walk(i)):
+        if load.tensor not in self.tensors or gathers(load):
             return None
         tensor = self.tensors[load.tensor]
         parts = affine(flat_offset(tensor, load.index), frozenset(block))
@@ -226,7 +226,7 @@ class Memory:
     def stride(self, load: Load, axis: str) -> Expr | None:
         """Elements between neighbours along ``axis``; None where the offset is not affine in it."""
         flat = flat_offset(self.tensors[load.tensor], load.index)
-        if any(isinstance(node, Load) for index in load.index for node in _walk(index)):
+        if gathers(load):
             inner = any(axis in free_vars(index) for index in load.index)
             if inner:
                 parts = affine(flat, frozenset((axis,)))
@@ -236,6 +236,11 @@ class Memory:
             return i32(0)
         parts = affine(flat, frozenset((axis,)))
         return None if parts is None else parts[1].get(axis, i32(0))
+
+
+def gathers(load: Load) -> bool:
+    """Whether a coordinate of ``load`` is itself read from memory."""
+    return any(isinstance(node, Load) for index in load.index for node in _walk(index))
 
 
 def _walk(expr: Expr) -> list[Expr]:

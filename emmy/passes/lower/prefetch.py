@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from emmy.ir.expr import Expr, Load, add, both, call, free_vars, i32, mul
+from emmy.ir.expr import Expr, Load, add, both, call, free_vars, i32, is_const, mul
 from emmy.ir.kernel import TID, Shared, Stmt
 from emmy.ir.nest import Axis
 from emmy.ir.pipeline import Copy
-from emmy.passes.lower.access import Memory
+from emmy.passes.lower.access import Memory, gathers
 from emmy.passes.lower.tile import vector_fits
 
 SECTOR, WORD = 32, 4
@@ -64,13 +64,13 @@ def prefetches(
 ) -> tuple[list[Stmt], list[Shared]]:
     """Copies of a word of every sector of ``loads`` at the tile's cells, and where they land.
 
-    env: the outer axes' indices. Left alone are reads that may lie outside their tensor, and those that do not run in
-    whole words along a side of the tile.
+    env: the outer axes' indices. Left alone are reads that may lie outside their tensor, those at places that are read
+    from memory themselves, and those that do not run in whole words along a side of the tile.
     """
     out: list[Stmt] = []
     landings: list[Shared] = []
     for load in loads:
-        if load.tensor not in memory.tensors or not memory.stays_inside(load):
+        if load.tensor not in memory.tensors or gathers(load) or not memory.stays_inside(load):
             continue
         dtype = memory.tensors[load.tensor].dtype
         name, lanes = f"landing{len(landings)}", word_bytes(dtype.nbytes) // dtype.nbytes
@@ -90,7 +90,7 @@ def _sources(
     """(element, guard) of a thread's copies, turn by turn."""
     used = {name for index in load.index for name in free_vars(index)}
     own = [edge for edge in edges if edge.axis.name in used]
-    line = next((edge for edge in own if vector_fits(memory, load, edge.axis, lanes)), None)
+    line = next((edge for edge in own if _runs_along(memory, load, edge.axis, lanes)), None)
     if line is None:
         return []
     nbytes = memory.tensors[load.tensor].dtype.nbytes
@@ -112,6 +112,12 @@ def _sources(
     return out
 
 
+def _runs_along(memory: Memory, load: Load, axis: Axis, lanes: int) -> bool:
+    """Whether neighbours along ``axis`` are neighbours in memory, and whole words of ``lanes`` of them aligned."""
+    stride = memory.stride(load, axis.name)
+    return stride is not None and is_const(stride, 1) and vector_fits(memory, load, axis, lanes)
+
+
 def word_bytes(nbytes: int) -> int:
     """Bytes of a copy of elements of ``nbytes``: cp.async takes 4 at least."""
     return max(WORD, nbytes)
@@ -122,7 +128,8 @@ def landing_bytes(
     parts: NDArray[np.int64],
 ) -> NDArray[np.int64]:  # fmt: skip
     """Bytes of shared memory that a block needs at most for what its tile of ``rows × columns`` touches."""
-    turns = np.zeros(len(rows), dtype=np.int64)
+    most = np.zeros(len(rows), dtype=np.int64)
     for line, across in ((columns, rows), (rows, columns)):
-        turns = np.maximum(turns, -(-(-(-line * nbytes // SECTOR) * across) // (threads * parts)))
-    return np.minimum(turns, MOST) * threads * word_bytes(nbytes)
+        turns = -(-(-(-line * nbytes // SECTOR) * across) // (threads * parts))
+        most = np.maximum(most, np.where(turns <= MOST, turns, 0))
+    return most * threads * word_bytes(nbytes)

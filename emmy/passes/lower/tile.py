@@ -210,8 +210,14 @@ class TileLowering:
         if expr is None:
             return value
 
+        columns = [point.lane(lane).env[self.n.name] for lane in range(point.lanes)] if point.axis else []
+
         def read(load: Load, at: Point) -> Expr | None:
-            return value if load.tensor.split(".")[0] == self.p.comp.name else self.read_ahead(load, at)
+            if load.tensor.split(".")[0] != self.p.comp.name:
+                return self.read_ahead(load, at)
+            # a choice of reads that may lie outside is made lane by lane
+            single = value.lanes > 1 and not at.axis and bool(columns)
+            return Lane(value, columns.index(at.env[self.n.name])) if single else value
 
         return self.wide_reads(smooth(self.memory.value(expr, point, read)), expr, point)
 

@@ -25,7 +25,6 @@ from emmy.ir.expr import (
     cast,
     ceil_div,
     floordiv,
-    free_vars,
     i32,
     mod,
     mul,
@@ -44,7 +43,16 @@ from emmy.passes.lower.operand import Operand, SwizzledTile, operand_tile, resul
 from emmy.passes.lower.prefetch import Askers, Edge, prefetches
 from emmy.passes.lower.slices import SLICE, Slices
 from emmy.passes.lower.tile import TileLowering
-from emmy.passes.lower.warp_leaf import Rect, WarpLeaf, operands, shares, stage_dtype, touched_ahead
+from emmy.passes.lower.warp_leaf import (
+    LATE_LANES,
+    Rect,
+    WarpLeaf,
+    of_columns,
+    operands,
+    shares,
+    stage_dtype,
+    touched_ahead,
+)  # fmt: skip
 
 Cell = tuple[int, int, tuple[int, ...], Expr, Expr, Expr]
 """(i, j, registers, value, row, column) of neighbouring columns of an atom; row inside it, column inside the warp's."""
@@ -134,9 +142,9 @@ class _Lowering(TileLowering):
                 ending += self.join(exchange, tile, env)
         if self.slices is not None and exchange is None:
             ending[done:] = [If(self.slices.first, tuple(ending[done:]))]
-        # after the ending, which says what it reads of columns
         touched, landings = self.touched(env)
         shared += landings
+        # made after the ending, which says what it reads of columns
         body += self.main_loop(env, start, stop, touched)
         body += ending
         names = tuple(dict.fromkeys(reads))
@@ -221,14 +229,12 @@ class _Lowering(TileLowering):
         leaf = self.leaf
         if leaf.finished_elsewhere or leaf.transport != "async" or leaf.depth < 2:
             return [], []
-        held = {load for load, _, _ in self.columns}
-        loads = [load for load in touched_ahead(self.p) if load not in held]
         edges = (
             Edge(self.n, Var("n0"), leaf.block_n, self.divides(self.n, leaf.block_n)),
             Edge(self.m, Var("m0"), leaf.block_m, self.divides(self.m, leaf.block_m)),
         )
         askers = Askers(leaf.threads, Var("part") if leaf.split > 1 else i32(0), leaf.split)
-        return prefetches(self.memory, loads, env, edges, askers)
+        return prefetches(self.memory, touched_ahead(self.p), env, edges, askers)
 
     def main_loop(self, env: dict[str, Expr], start: Expr, stop: Expr, touched: list[Stmt]) -> list[Stmt]:
         """Definitions, the first fills (``touched`` beside the last of them), then the loop over k steps.
@@ -426,11 +432,7 @@ class _Lowering(TileLowering):
 
     def read_ahead(self, load: Load, point: Point) -> Expr | None:
         """A read of columns alone: a register a pair, and no wait for memory behind the loop."""
-        used = {name for index in load.index for name in free_vars(index)}
-        of_columns = self.n.name in used and self.m.name not in used and self.memory.stays_inside(load)
-        if self.leaf.finished_elsewhere or not of_columns:
-            return None
-        if point.lanes > 1 and not self.whole_vectors(load, point):
+        if self.leaf.finished_elsewhere or not of_columns(self.p, self.memory, load, point.lanes):
             return None
         column, dtype = point.env[self.n.name], self.memory.tensors[load.tensor].dtype
         key = (load, column, point.lanes)
@@ -486,7 +488,7 @@ class _Lowering(TileLowering):
         A half is written again two rows of atoms later; the barrier of the row between orders that after its reads.
         """
         late = tile.dtype == DType.F32
-        lanes = 4 if late else 8
+        lanes = LATE_LANES if late else 8
         out: list[Stmt] = []
         output, expr, axes = self.p.epilogue[0]
         first, start = rect.j.start * self.atom.n, Var("turn_at")

@@ -11,10 +11,13 @@ from emmy.ir.dtype import DType
 from emmy.ir.expr import Expr, Load, Var, free_vars, i32
 from emmy.ir.fragment import ATOMS, Atom
 from emmy.passes.contraction import Contraction
-from emmy.passes.lower.access import Memory
+from emmy.passes.lower.access import Memory, gathers
 from emmy.passes.lower.operand import Operand, operand
 from emmy.passes.lower.tile import vector_fits
 from emmy.passes.rewrite import loads_of
+
+LATE_LANES = 4
+"""Columns that a thread writes at a time where the epilogue is applied after turning (see ``stage_dtype``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ def stage_dtype(problem: Contraction) -> DType | None:
     if not any(tensor.dtype.nbytes == 2 for tensor in tensors):
         return None
     late = len(tensors) > 1 or any(_two_axes(problem, memory, expr) for _, expr, _ in problem.epilogue)
-    lanes = 4 if late else 8
+    lanes = LATE_LANES if late else 8
     for output, _, axes in problem.epilogue:
         reference = Load(output.tensor.name, tuple(Var(a) if a else i32(0) for a in axes), output.tensor.dtype)
         if not vector_fits(memory, reference, problem.n, lanes):
@@ -146,14 +149,26 @@ def stage_dtype(problem: Contraction) -> DType | None:
 
 
 def touched_ahead(problem: Contraction) -> list[Load]:
-    """What the epilogue reads, where it reads whole matrices: a word of every sector is copied ahead of it.
+    """What an epilogue after turning reads (see ``stage_dtype``): a word of every sector is copied ahead of it.
 
-    Each takes shared memory in rings of asynchronous copies (see emmy.passes.lower.prefetch.landing_bytes).
+    Each takes shared memory in rings of asynchronous copies (see emmy.passes.lower.prefetch.landing_bytes). What is
+    held in registers from before the loop is not among them.
     """
     if stage_dtype(problem) != DType.F32:
         return []
+    memory = Memory.of(problem.region)
     reads = loads_of(tuple(expr for _, expr, _ in problem.epilogue if expr is not None))
-    return [load for load in reads if load.tensor.split(".")[0] != problem.comp.name]
+    own = problem.comp.name
+    return [x for x in reads if x.tensor.split(".")[0] != own and not of_columns(problem, memory, x, LATE_LANES)]
+
+
+def of_columns(problem: Contraction, memory: Memory, load: Load, lanes: int) -> bool:
+    """Whether ``load`` depends on the column and not on the row (a bias), inside its tensor, in whole vectors of
+    ``lanes``."""
+    used = {name for index in load.index for name in free_vars(index)}
+    if problem.n.name not in used or problem.m.name in used or gathers(load):
+        return False
+    return memory.stays_inside(load) and vector_fits(memory, load, problem.n, lanes)
 
 
 def _two_axes(problem: Contraction, memory: Memory, expr: Expr | None) -> bool:
