@@ -280,6 +280,15 @@ def depth(root: Expr) -> int:
     return levels[id(root)]
 
 
+def tree_size(root: Expr, of_load: Callable[[Load], int] = lambda _: 1) -> int:
+    """Nodes of the expression written out: what occurs twice counts twice. of_load: nodes that a load stands for."""
+    sizes: dict[int, int] = {}
+    for node in walk(root):
+        own = of_load(node) if isinstance(node, Load) else 1
+        sizes[id(node)] = own + sum(sizes[id(child)] for child in node.children)
+    return sizes[id(root)]
+
+
 # ------------------------------------------------------------------------------------------------- constructors
 
 

@@ -11,7 +11,7 @@ or that are better kept than repeated. What fuses into what:
 - a map that alone reads a contraction's result, cell for cell, only into one map over the same axes: it stays that
   kernel's epilogue, and the result itself is never stored;
 - nothing where the expression would nest deeper than the later passes, which recurse, and the OpenCL and CUDA compilers
-  (256 brackets) take: a chain of a thousand additions becomes several kernels.
+  (256 brackets) take, or grow beyond what they can write out: a chain of a thousand additions becomes several kernels.
 
 A map is fused into all of its readers or into none. What is not fused here is never fused later; what is fused can be
 declined (emmy.passes.cut).
@@ -20,9 +20,11 @@ declined (emmy.passes.cut).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from emmy.ir.expr import Load, Var, depth, free_vars, walk
+from emmy.ir.expr import Load, Var, depth, free_vars, tree_size, walk
 from emmy.ir.nest import Comp, Region
 from emmy.passes.attention import fuse_attention, fuse_softmax
 from emmy.passes.canonical import canonical
@@ -40,6 +42,11 @@ REPEAT_COST = 64.0
 
 MOST_DEPTH = 64
 """Levels that a fused expression may nest. A snippet of 100 additions in one expression still compiled, 200 did not."""
+
+
+MOST_SIZE = 4096
+"""Nodes of a fused expression written out: a value that is read twice is written twice, and twenty such steps in a row
+would be a million."""
 
 
 def fuse(region: Region) -> Region:
@@ -88,6 +95,9 @@ class Facts:
         if not readers:
             return False
         if max(map(levels_of, readers)) + levels_of(comp) > MOST_DEPTH:
+            return False
+        own = {comp.name: size_of(comp)}
+        if max(size_of(reader, own) for reader in readers) > MOST_SIZE:
             return False
         price = cost(comp.body[0])
         times = sum(len(set(_loads_of(reader, comp.name))) for reader in readers)
@@ -153,6 +163,11 @@ class Facts:
 def levels_of(comp: Comp) -> int:
     """Levels of the deepest expression of a computation."""
     return max(map(depth, comp.body))
+
+
+def size_of(comp: Comp, inner: Mapping[str, int] = MappingProxyType({})) -> int:
+    """Nodes of its largest expression written out; ``inner``: of computations that stand in it for their loads."""
+    return max(tree_size(expr, lambda load: inner.get(base(load.tensor), 1)) for expr in comp.body)
 
 
 def _loads_of(reader: Comp, name: str) -> list[Load]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from emmy.ir.expr import Load, Var
 from emmy.ir.nest import Comp, Program, Region
-from emmy.passes.fuse import MOST_DEPTH, fuse, levels_of
+from emmy.passes.fuse import MOST_DEPTH, MOST_SIZE, fuse, levels_of, size_of
 from emmy.passes.rewrite import base, loads_of
 from emmy.passes.roles import is_attention, is_heavy
 from emmy.passes.split import named, program, split
@@ -119,19 +119,22 @@ class _Groups:
         """
         a, b = self.of[first], self.of[second]
         trial = {name: (b if head == a else head) for name, head in self.of.items()}
-        if a != b and (self._depth(trial, b) > MOST_DEPTH or self._order(trial) is None):
+        if a != b and (self._too_large(trial, b) or self._order(trial) is None):
             return False
         self.of = trial
         return True
 
-    def _depth(self, of: dict[str, str], head: str) -> int:
-        """Levels of a group's deepest expression, its maps put into their readers."""
+    def _too_large(self, of: dict[str, str], head: str) -> bool:
+        """Whether a group's largest expression, its maps put into their readers, is too much for the later passes."""
         levels: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for name, comp in self.by_name.items():
-            if of[name] == head:
-                below = [levels.get(producer.name, 0) for producer in self._producers(comp) if producer.is_map]
-                levels[name] = levels_of(comp) + max(below, default=0)
-        return max(levels.values())
+            if of[name] != head:
+                continue
+            inner = [producer.name for producer in self._producers(comp) if producer.is_map and producer.name in levels]
+            levels[name] = levels_of(comp) + max((levels[producer] for producer in inner), default=0)
+            sizes[name] = size_of(comp, {producer: sizes[producer] for producer in inner})
+        return max(levels.values()) > MOST_DEPTH or max(sizes.values()) > MOST_SIZE
 
     def ordered(self) -> list[list[Comp]]:
         order = self._order(self.of)

@@ -9,7 +9,7 @@ import pytest
 from emmy.frontend.trace import trace
 from emmy.ir.expr import depth
 from emmy.ir.nest import Program, verify
-from emmy.passes.fuse import MOST_DEPTH
+from emmy.passes.fuse import MOST_DEPTH, MOST_SIZE, size_of
 from emmy.passes.partition import partition
 from emmy.passes.roles import is_attention, is_contraction
 from emmy.passes.split import operations
@@ -81,3 +81,13 @@ def test_a_long_chain_is_cut_where_it_would_nest_too_deep(step: str, kernels: in
     assert_same(region, program)
     for one in program.regions:
         assert sum(depth(expr) for comp in one.comps for expr in comp.body) <= MOST_DEPTH
+
+
+def test_a_value_that_is_used_twice_at_every_step_is_cut_before_it_doubles_too_often() -> None:
+    source = "x = torch.randn(4, 4)\ny = x\nfor _ in range(30): y = torch.sin(y + y * 0.5)\ny"
+    region = trace(Target(TargetKind.SNIPPET, source)).region
+    program = partition(region)
+    assert_same(region, program)
+    assert 2 <= len(program.regions) <= 6
+    for one in program.regions:
+        assert max(size_of(comp) for comp in one.comps) <= MOST_SIZE
