@@ -21,6 +21,7 @@ VALUE_TYPES = {
     DType.F16: "float", DType.BF16: "float", DType.F32: "float", DType.F64: "double",
 }  # fmt: skip
 STORAGE_TYPES = VALUE_TYPES | {DType.BOOL: "uchar", DType.F16: "half", DType.BF16: "ushort"}
+_NARROW = (DType.U8, DType.I8, DType.I16)
 MASK_TYPES = {1: "char", 2: "short", 4: "int", 8: "long"}
 
 _DIVIDE = "{t} q = a / b; return q - ((a % b != 0) & ((a < 0) != (b < 0)));"
@@ -84,8 +85,8 @@ TEMPLATES: dict[str, Template] = {
     "erf": function("erf"),
     "erfc": function("erfc"),
     "normcdf": Template("{h}({0})", helper=_NORMCDF, double="0.5 * erfc({0} * -0.70710678118654752)"),
-    "isnan": Template("{0} != {0}", "({0} & 0) != 0", infix=True),
-    "isinf": Template("isinf({0})", "({0} & 0) != 0", infix=True),
+    "isnan": Template("{0} != {0}", infix=True),
+    "isinf": function("isinf"),
     "lt": infix("<"),
     "le": infix("<="),
     "gt": infix(">"),
@@ -365,6 +366,9 @@ class OpenCLPrinter(Printer):
         args = [self.converted(arg, dtype, n) for arg in node.args]
         if node.fn == "select":
             args[0] = self.condition(node.args[0], dtype, n)
+        elif n == 1 and dtype in _NARROW and not row.infix:
+            # literals and choices are int in C, and no overload takes an int beside a narrower integer
+            args = [f"({VALUE_TYPES[dtype]}){arg}" for arg in args]
         helper = ""
         if "{h}" in pattern:
             helper = self.function_helper(node.fn, row, kind, dtype, n)
@@ -372,7 +376,7 @@ class OpenCLPrinter(Printer):
         parenthesise = row.infix
         if n > 1 and node.dtype == DType.BOOL and node.fn not in ("and", "or", "not", "select"):
             text, parenthesise = self.as_mask(f"({text})", dtype, n), False
-        if n == 1 and node.dtype in (DType.U8, DType.I8, DType.I16):
+        if n == 1 and node.dtype in _NARROW:
             text, parenthesise = f"({VALUE_TYPES[node.dtype]})({text})", False  # C computes narrow integers as int
         return text, parenthesise
 

@@ -167,6 +167,16 @@ def test_an_upper_limit_of_a_size_is_kept() -> None:
         trace_snippet(table.format(64), [DynamicSpec("rows", "x", 0)])
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32"])
+def test_the_lowest_integer_is_divided_toward_zero(dtype: str) -> None:
+    lowest = torch.iinfo(getattr(torch, dtype)).min
+    values = f"torch.tensor([{lowest}, {lowest + 1}, -7, 7], dtype=torch.{dtype})"
+    traced = trace_snippet(f"x0 = {values}; torch.div(x0, 3, rounding_mode='trunc')")
+    inputs = {"x0": np.array([lowest, lowest + 1, -7, 7], dtype)}
+    (found,) = run_region(traced.region, inputs).values()
+    np.testing.assert_array_equal(found, np.trunc(inputs["x0"] / 3.0))
+
+
 def test_writes_into_a_copy_are_traced() -> None:
     traced = trace_snippet("x = torch.randn(4, 8); y = x.clone(); y[:, 0] = 0; y[1:3] = y[0:2] * 2; y[:, ::3] += 1; y")
     assert error_of(traced) < 1e-6
