@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from emmy.codegen.normal import horner
 from emmy.codegen.opencl_math import exp_function, exp_name, normcdf_function, normcdf_name
@@ -21,6 +22,8 @@ VALUE_TYPES = {
     DType.F16: "float", DType.BF16: "float", DType.F32: "float", DType.F64: "double",
 }  # fmt: skip
 STORAGE_TYPES = VALUE_TYPES | {DType.BOOL: "uchar", DType.F16: "half", DType.BF16: "ushort"}
+_OF_MASKS = {"max": "min", "min": "max", "fmax": "fmin", "fmin": "fmax", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+"""What orders masks as the function orders booleans: true is -1."""
 _NARROW = (DType.U8, DType.I8, DType.I16)
 MASK_TYPES = {1: "char", 2: "short", 4: "int", 8: "long"}
 
@@ -367,6 +370,8 @@ class OpenCLPrinter(Printer):
         if node.fn == "cast":
             return self.cast(node), False
         dtype, n = operand_dtype(node), node.lanes
+        if n > 1 and dtype == DType.BOOL:
+            node = replace(node, fn=_OF_MASKS.get(node.fn, node.fn))
         if node.fn in ("exp", "fast_exp") and n > 1 and dtype.compute == DType.F32:
             fast = node.fn == "fast_exp"
             name = self.helper(exp_name(n, fast), lambda: exp_function(n, fast))

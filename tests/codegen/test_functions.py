@@ -119,6 +119,19 @@ def test_opencl_finds_the_overload_of_a_narrow_integer(dtype: DType, lanes: int)
     np.testing.assert_array_equal(args["out"].reshape(5, COUNT), wanted)
 
 
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_opencl_orders_booleans(lanes: int) -> None:
+    fns, at = ("max", "min", "fmax", "fmin", "lt", "le", "gt", "ge", "eq", "ne", "and", "or"), TX * lanes
+    x, y = (Mem(name, at, DType.BOOL, lanes) for name in "xy")
+    body = tuple(Store("out", i32(k * COUNT) + at, call(fn, x, y), DType.BOOL) for k, fn in enumerate(fns))
+    params = (BufferParam("x", DType.BOOL), BufferParam("y", DType.BOOL), BufferParam("out", DType.BOOL, True))
+    a, b = (np.arange(COUNT) // step % 2 == 1 for step in (1, 2))
+    args = {"x": a, "y": b, "out": np.zeros(len(fns) * COUNT, np.bool_)}
+    run_opencl(Kernel(f"k_order_{lanes}", params, (COUNT // lanes, 1), body), (1,), args)
+    for fn, found in zip(fns, args["out"].reshape(-1, COUNT), strict=True):
+        np.testing.assert_array_equal(found, FUNCTIONS[fn].evaluate(a, b), err_msg=fn)
+
+
 @pytest.mark.parametrize("fn", ["isnan", "isinf"])
 def test_an_integer_is_never_nan_or_infinite(fn: str) -> None:
     assert call(fn, Mem("x", TX, DType.I8, 4)) == Const(False, DType.BOOL, 4)
