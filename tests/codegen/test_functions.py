@@ -132,6 +132,22 @@ def test_opencl_orders_booleans(lanes: int) -> None:
         np.testing.assert_array_equal(found, FUNCTIONS[fn].evaluate(a, b), err_msg=fn)
 
 
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("dtype", [DType.U8, DType.I8, DType.I16, DType.I32, DType.F32])
+def test_opencl_takes_numbers_for_truths(dtype: DType, lanes: int) -> None:
+    fns, at = ("and", "or", "not"), TX * lanes
+    x, y = (Mem(name, at, dtype, lanes) for name in "xy")
+    values = [cast(call(fn, *(x, y)[: FUNCTIONS[fn].arity]), dtype) for fn in fns]
+    body = tuple(Store("out", i32(k * COUNT) + at, value, dtype) for k, value in enumerate(values))
+    params = (BufferParam("x", dtype), BufferParam("y", dtype), BufferParam("out", dtype, True))
+    a, b = (np.arange(COUNT) // step % 2 * 2 * step for step in (1, 2))
+    kind = numpy_dtype(dtype)
+    args = {"x": a.astype(kind), "y": b.astype(kind), "out": np.full(3 * COUNT, 9, kind)}
+    run_opencl(Kernel(f"k_truths_{lanes}", params, (COUNT // lanes, 1), body), (1,), args)
+    for fn, found in zip(fns, args["out"].reshape(-1, COUNT), strict=True):
+        np.testing.assert_array_equal(found, FUNCTIONS[fn].evaluate(*(a, b)[: FUNCTIONS[fn].arity]), err_msg=fn)
+
+
 @pytest.mark.parametrize("fn", ["isnan", "isinf"])
 def test_an_integer_is_never_nan_or_infinite(fn: str) -> None:
     assert call(fn, Mem("x", TX, DType.I8, 4)) == Const(False, DType.BOOL, 4)
