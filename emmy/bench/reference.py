@@ -26,7 +26,7 @@ VERSION = 2
 """Of the data and of the scales: part of every folder's name."""
 
 CHECK_SIZES = (509, 1)
-"""Sizes of a symbolic axis, besides its hint, at which results are checked: a prime, and one."""
+"""Sizes of a symbolic axis, besides its hint, at which results are checked: a prime, and the smallest."""
 
 BLOCK = 1 << 18
 """Elements of an array that are looked at together: they stay in a core's cache."""
@@ -39,7 +39,7 @@ def check_sizes(symbols: Sequence[Symbol]) -> tuple[dict[str, int], ...]:
     """The other sizes a symbolic plan is checked at; empty for a static one."""
     if not symbols:
         return ()
-    return tuple({symbol.name: size for symbol in symbols} for size in CHECK_SIZES)
+    return tuple({symbol.name: max(size, symbol.least) for symbol in symbols} for size in CHECK_SIZES)
 
 
 def reference(

@@ -359,14 +359,16 @@ def operand_dtype(node: Call) -> DType:
     """The type that the operands of ``node`` are brought to before it is applied."""
     if node.fn == "select":
         return node.dtype
-    if node.fn in _BOOLEAN_RESULT:
+    if node.fn in ("and", "or", "not"):
+        return DType.BOOL
+    if node.fn in _COMPARISONS:
         from emmy.ir.scalar import _wider
 
         return _wider(tuple(arg.dtype for arg in node.args)).compute
     return node.dtype.compute
 
 
-_BOOLEAN_RESULT = frozenset(("lt", "le", "gt", "ge", "eq", "ne", "isnan", "isinf", "and", "or", "not"))
+_COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne", "isnan", "isinf"))
 
 
 def float_digits(value: float) -> str:

@@ -54,6 +54,8 @@ def dumps(graph: Graph, note: str = "") -> str:
 
 
 def _symbol_out(symbol: Symbol) -> Any:
+    if symbol.least > 1:
+        return [symbol.hint, symbol.most, symbol.least]
     return symbol.hint if symbol.most is None else [symbol.hint, symbol.most]
 
 
@@ -215,8 +217,12 @@ class _Loader:
 
     def symbol(self, name: str, data: Any) -> Symbol:
         sizes = data if isinstance(data, list) else [data]
-        if not name.isidentifier() or len(sizes) not in (1, 2) or any(type(n) is not int or n < 1 for n in sizes):
-            raise self.fail(f"symbols.{name}", data, "an identifier, and its hint or [hint, largest size]")
+        given = sizes[:1] + sizes[2:] if len(sizes) == 3 and sizes[1] is None else sizes
+        if not name.isidentifier() or len(sizes) not in (1, 2, 3) or any(type(n) is not int or n < 1 for n in given):
+            expected = (
+                "an identifier, and its hint, [hint, largest size] or [hint, largest size or null, smallest size]"
+            )
+            raise self.fail(f"symbols.{name}", data, expected)
         return Symbol(name, *sizes)
 
     def tensor(self, place: str, data: Any, symbols: set[str]) -> Tensor:

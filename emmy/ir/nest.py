@@ -28,11 +28,13 @@ class Symbol:
     """A size known at run time. ``hint`` is the size it is tuned and benched at.
 
     most: the largest size that the program is right for (a table of positions has an end), None where any size is.
+    least: the smallest one (a slice or a window has a length of its own), 0 where an axis may be empty as well.
     """
 
     name: str
     hint: int = 512
     most: int | None = None
+    least: int = 0
 
 
 @dataclass(frozen=True, slots=True)

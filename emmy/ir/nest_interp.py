@@ -42,13 +42,15 @@ def run_region(
     symbols: sizes of the symbolic axes; the hints by default.
     dtype: ``np.float64`` evaluates everything that is floating in float64 and leaves outputs so.
     fast: False evaluates every reduction through its monoid's combine.
-    Raises KeyError for a missing input, ValueError for one of the wrong shape or a size beyond a symbol's, IndexError
+    Raises KeyError for a missing input, ValueError for one of the wrong shape or a size outside a symbol's, IndexError
     for a load out of range.
     """
     sizes = dict(region.hints()) | dict(symbols or {})
     for symbol in region.symbols:
         if symbol.most is not None and sizes[symbol.name] > symbol.most:
             raise ValueError(f"{symbol.name}: found size {sizes[symbol.name]}, expected at most {symbol.most}")
+        if sizes[symbol.name] < symbol.least:
+            raise ValueError(f"{symbol.name}: found size {sizes[symbol.name]}, expected at least {symbol.least}")
     run = _Run(region, sizes, dtype == np.float64, fast)
     for tensor in region.inputs:
         array = np.asarray(inputs[tensor.name])

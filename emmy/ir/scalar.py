@@ -227,6 +227,12 @@ def _select_id(args: tuple[Expr, ...]) -> Expr | None:
     return yes if yes == no else None
 
 
+def _float_only(args: tuple[Expr, ...]) -> Expr | None:
+    """False for integers, which are neither NaN nor infinite: no language has a test for that."""
+    (x,) = args
+    return None if x.dtype.is_float else Const(False, DType.BOOL, x.lanes)
+
+
 def _where(c: Any, a: Any, b: Any) -> Any:
     return _np().where(c, a, b)
 
@@ -281,8 +287,8 @@ _ROWS = [
     Function("erf", 1, _erf, cost=20),
     Function("erfc", 1, _erfc, cost=20),
     Function("normcdf", 1, _normcdf, cost=14),
-    Function("isnan", 1, _fn("isnan"), kind="bool"),
-    Function("isinf", 1, _fn("isinf"), kind="bool"),
+    Function("isnan", 1, _fn("isnan"), kind="bool", simplify=_float_only),
+    Function("isinf", 1, _fn("isinf"), kind="bool", simplify=_float_only),
     Function("lt", 2, _fn("less"), kind="bool"),
     Function("le", 2, _fn("less_equal"), kind="bool"),
     Function("gt", 2, _fn("greater"), kind="bool"),

@@ -10,13 +10,11 @@ from functools import cached_property
 from emmy.bench.artefact import Artefact, build_artefact
 from emmy.bench.jobs import Reply
 from emmy.bench.records import Measurement
+from emmy.bench.reference import check_sizes
 from emmy.device.base import Capabilities
 from emmy.ir.nest import Region, region_key
 from emmy.ir.plan import Plan
 from emmy.schedule.knobs import KnobMap
-
-CHECKED_SIZES = (509, 1)
-"""Sizes, beside the hint, at which a kernel with a symbolic axis is checked: a prime, and the smallest."""
 
 
 def record_knobs(knobs: KnobMap) -> dict[str, str | int | float | bool]:
@@ -75,7 +73,7 @@ class Variant:
 
 def checked_sizes(region: Region) -> tuple[dict[str, int], ...]:
     """Values of the region's symbols, beside the hints, at which a plan is checked."""
-    return tuple({symbol.name: size for symbol in region.symbols} for size in CHECKED_SIZES) if region.symbols else ()
+    return check_sizes(region.symbols)
 
 
 def measurement(

@@ -12,7 +12,7 @@ from emmy.codegen.cuda import TEMPLATES as CUDA
 from emmy.codegen.nvrtc import compile_cuda
 from emmy.codegen.opencl import TEMPLATES as OPENCL
 from emmy.ir.dtype import DType
-from emmy.ir.expr import Call, Expr, Mem, call, cast, i32, select
+from emmy.ir.expr import Call, Const, Expr, Mem, call, cast, i32, lt, select
 from emmy.ir.interp import run_kernel
 from emmy.ir.kernel import TX, BufferParam, Kernel, Let, Stmt, Store
 from emmy.ir.scalar import FUNCTIONS, numpy_dtype
@@ -23,6 +23,7 @@ FLOAT_ONLY = {
     "div", "near_div", "atan2", "exp", "fast_exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt",
     "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "erfc", "normcdf",
 }  # fmt: skip
+TYPES = (DType.F32, DType.F64, DType.U8, DType.I8, DType.I16, DType.I32, DType.I64)
 INT_ONLY = {"bitand", "bitor", "bitxor", "shl", "shr"}
 LOGICAL = {"and", "or", "not"}
 
@@ -67,7 +68,8 @@ def arguments(dtype: DType) -> dict[str, Any]:
         y[::5] = x[::5]
         x[3], y[4] = -x[3], -y[4]
     else:
-        x, y = (rng.integers(-9, 10, COUNT).astype(kind) for _ in range(2))
+        low = 0 if dtype == DType.U8 else -9
+        x, y = (rng.integers(low, 10, COUNT).astype(kind) for _ in range(2))
         y[y == 0] = 3
         z = rng.integers(0, 4, COUNT).astype(kind)
     return {"x": x, "y": y, "z": z, "out": np.zeros(len(names(dtype)) * COUNT, kind)}
@@ -80,7 +82,7 @@ def test_every_function_has_a_text(language: str) -> None:
 
 
 @pytest.mark.parametrize("lanes", [1, 4])
-@pytest.mark.parametrize("dtype", [DType.F32, DType.F64, DType.I32, DType.I64])
+@pytest.mark.parametrize("dtype", TYPES)
 def test_opencl_computes_what_the_table_says(dtype: DType, lanes: int) -> None:
     wanted, got = arguments(dtype), arguments(dtype)
     run_kernel(kernel(dtype, lanes), (1,), wanted)
@@ -91,10 +93,64 @@ def test_opencl_computes_what_the_table_says(dtype: DType, lanes: int) -> None:
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
-@pytest.mark.parametrize("dtype", [DType.F32, DType.F64, DType.I32, DType.I64])
+@pytest.mark.parametrize("dtype", TYPES)
 def test_cuda_text_compiles(dtype: DType) -> None:
     require_nvrtc()
     assert compile_cuda(render(kernel(dtype, 4), "cuda"), "sm_80").cubin
+
+
+@pytest.mark.parametrize("dtype", [DType.U8, DType.I8, DType.I16])
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_opencl_finds_the_overload_of_a_narrow_integer(dtype: DType, lanes: int) -> None:
+    """A literal and a guarded element are int in C, which no overload takes beside a narrower integer."""
+    at = TX * lanes
+    x = Mem("x", at, dtype, lanes)
+    fns = ("max", "min", "fmax", "fmin")
+    body = [Store("out", i32(k * COUNT) + at, call(fn, x, Const(3, dtype)), dtype) for k, fn in enumerate(fns)]
+    guarded = Mem("x", at, dtype, lanes, lt(TX, i32(2)), 0)
+    body.append(Store("out", i32(4 * COUNT) + at, call("max", guarded, Mem("y", at, dtype, lanes)), dtype))
+    params = (BufferParam("x", dtype), BufferParam("y", dtype), BufferParam("out", dtype, True))
+    args = arguments(dtype)
+    values = args["x"]
+    args["out"] = np.zeros(5 * COUNT, values.dtype)
+    run_opencl(Kernel(f"k_clamp_{lanes}", params, (COUNT // lanes, 1), tuple(body)), (1,), args)
+    seen = np.where(np.arange(COUNT) < 2 * lanes, values, 0)
+    wanted = (np.maximum(values, 3), np.minimum(values, 3)) * 2 + (np.maximum(seen, args["y"]),)
+    np.testing.assert_array_equal(args["out"].reshape(5, COUNT), wanted)
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_opencl_orders_booleans(lanes: int) -> None:
+    fns, at = ("max", "min", "fmax", "fmin", "lt", "le", "gt", "ge", "eq", "ne", "and", "or"), TX * lanes
+    x, y = (Mem(name, at, DType.BOOL, lanes) for name in "xy")
+    body = tuple(Store("out", i32(k * COUNT) + at, call(fn, x, y), DType.BOOL) for k, fn in enumerate(fns))
+    params = (BufferParam("x", DType.BOOL), BufferParam("y", DType.BOOL), BufferParam("out", DType.BOOL, True))
+    a, b = (np.arange(COUNT) // step % 2 == 1 for step in (1, 2))
+    args = {"x": a, "y": b, "out": np.zeros(len(fns) * COUNT, np.bool_)}
+    run_opencl(Kernel(f"k_order_{lanes}", params, (COUNT // lanes, 1), body), (1,), args)
+    for fn, found in zip(fns, args["out"].reshape(-1, COUNT), strict=True):
+        np.testing.assert_array_equal(found, FUNCTIONS[fn].evaluate(a, b), err_msg=fn)
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("dtype", [DType.U8, DType.I8, DType.I16, DType.I32, DType.F32])
+def test_opencl_takes_numbers_for_truths(dtype: DType, lanes: int) -> None:
+    fns, at = ("and", "or", "not"), TX * lanes
+    x, y = (Mem(name, at, dtype, lanes) for name in "xy")
+    values = [cast(call(fn, *(x, y)[: FUNCTIONS[fn].arity]), dtype) for fn in fns]
+    body = tuple(Store("out", i32(k * COUNT) + at, value, dtype) for k, value in enumerate(values))
+    params = (BufferParam("x", dtype), BufferParam("y", dtype), BufferParam("out", dtype, True))
+    a, b = (np.arange(COUNT) // step % 2 * 2 * step for step in (1, 2))
+    kind = numpy_dtype(dtype)
+    args = {"x": a.astype(kind), "y": b.astype(kind), "out": np.full(3 * COUNT, 9, kind)}
+    run_opencl(Kernel(f"k_truths_{lanes}", params, (COUNT // lanes, 1), body), (1,), args)
+    for fn, found in zip(fns, args["out"].reshape(-1, COUNT), strict=True):
+        np.testing.assert_array_equal(found, FUNCTIONS[fn].evaluate(*(a, b)[: FUNCTIONS[fn].arity]), err_msg=fn)
+
+
+@pytest.mark.parametrize("fn", ["isnan", "isinf"])
+def test_an_integer_is_never_nan_or_infinite(fn: str) -> None:
+    assert call(fn, Mem("x", TX, DType.I8, 4)) == Const(False, DType.BOOL, 4)
 
 
 def test_extrema_keep_nan() -> None:

@@ -8,6 +8,7 @@ import pytest
 from emmy.ir.dtype import DType
 from emmy.ir.expr import Expr, Mem, Var, call
 from emmy.ir.kernel import BX, BufferParam, Kernel, Let, Store
+from emmy.ir.scalar import FUNCTIONS
 from tests.codegen.compilers import run_opencl
 
 
@@ -51,3 +52,26 @@ def test_fast_exp_is_accurate_to_six_millionths() -> None:
     error = np.abs(apply("fast_exp", x) / want - 1.0).max()
     assert error < 1e-5
     assert (apply("fast_exp", np.full(8, -np.inf, np.float32)) < 2e-38).all()
+
+
+FUNCTIONS_OF_ANY_FLOAT = (
+    "exp", "exp2", "expm1", "sin", "cos", "tan", "sinh", "cosh", "tanh", "atan", "erf", "erfc", "log1p",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", FUNCTIONS_OF_ANY_FLOAT)
+@pytest.mark.parametrize("lanes", [1, 4, 8])
+def test_every_half_beside_any_other(fn: str, lanes: int) -> None:
+    """What one lane holds (65504, an infinity, a NaN) changes nothing in another."""
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    x = np.random.default_rng(1).permutation(halves).astype(np.float32)
+    x[: 4 * lanes : 2], x[1 : 4 * lanes : 2] = 1e10, 1e-30
+    with np.errstate(all="ignore"):
+        want = FUNCTIONS[fn].evaluate(x.astype(np.float64)).astype(np.float32)
+    np.testing.assert_allclose(apply(fn, x, lanes), want, rtol=4e-6, atol=2e-38)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8])
+def test_tanh_ends_in_one(lanes: int) -> None:
+    x = np.array([65504, -65504, np.inf, -np.inf, 9.1, -9.1, 3e38, np.nan], np.float32)
+    np.testing.assert_array_equal(apply("tanh", x, lanes), np.array([1, -1, 1, -1, 1, -1, 1, np.nan], np.float32))

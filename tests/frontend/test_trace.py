@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from emmy.bench.reference import check_sizes
 from emmy.errors import EmmyError, InputError, UnsupportedOp
 from emmy.frontend import Traced, random_inputs, to_numpy, to_torch, trace, trace_callable, trace_golden, trace_snippet
 from emmy.frontend.reproducer import dumps, loads
@@ -88,7 +89,7 @@ def test_seq_len_sizes_the_example_and_not_the_hint() -> None:
             [DynamicSpec("n", "x0", 0)],
             "--dynamic n@x0:0: found a program that fixes",
         ),
-        ("x0 = torch.randn(8, 4); x0 * (2 if x0.shape[0] > 5 else 3)", [DynamicSpec("n", "x0", 0)], "--dynamic n@x0:0"),
+        ("x0 = torch.randn(8, 4); x0 * (2 if x0.shape[0] > 8 else 3)", [DynamicSpec("n", "x0", 0)], "--dynamic n@x0:0"),
         (
             "x0 = torch.randn(8, 4); x0 + 1",
             [DynamicSpec("n", "x0", 0), DynamicSpec("n", "x0", 1)],
@@ -165,6 +166,41 @@ def test_an_upper_limit_of_a_size_is_kept() -> None:
         run_region(traced.region, traced.inputs(symbols={"rows": 601}), {"rows": 601})
     with pytest.raises(InputError, match="right up to size 64"):
         trace_snippet(table.format(64), [DynamicSpec("rows", "x", 0)])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32"])
+def test_the_lowest_integer_is_divided_toward_zero(dtype: str) -> None:
+    lowest = torch.iinfo(getattr(torch, dtype)).min
+    values = f"torch.tensor([{lowest}, {lowest + 1}, -7, 7], dtype=torch.{dtype})"
+    traced = trace_snippet(f"x0 = {values}; torch.div(x0, 3, rounding_mode='trunc')")
+    inputs = {"x0": np.array([lowest, lowest + 1, -7, 7], dtype)}
+    (found,) = run_region(traced.region, inputs).values()
+    np.testing.assert_array_equal(found, np.trunc(inputs["x0"] / 3.0))
+
+
+@pytest.mark.parametrize(
+    ("source", "least"),
+    [
+        ("x0.unfold(0, 4, 2)", 4), ("x0[:5] * 2", 5), ("x0[-4:] + 1", 4), ("x0.narrow(0, 0, 7)", 7), ("x0[2] + x0", 3),
+        ("x0[:3].sum(0)", 3), ("torch.cat([x0[4:], x0[:4]])", 4), ("x0 * (2 if x0.shape[0] > 5 else 3)", 6),
+        ("x0[1:] * x0[:-1]", 0), ("x0 + 1", 0),
+    ],
+)  # fmt: skip
+def test_a_lower_limit_of_a_size_is_kept(source: str, least: int) -> None:
+    traced = trace_snippet(f"x0 = torch.randn(64, 8); {source}", [DynamicSpec("rows", "x0", 0)])
+    (symbol,) = traced.graph.symbols
+    assert (symbol.least, symbol.most) == (least, None)
+    assert loads(dumps(traced.graph)) == traced.graph
+    assert error_of(traced, {"rows": max(least, 2)}) < 1e-5
+    assert check_sizes(traced.region.symbols) == ({"rows": 509}, {"rows": max(least, 1)})
+    if least:
+        with pytest.raises(ValueError, match=f"rows: found size {least - 1}, expected at least {least}"):
+            run_region(traced.region, traced.inputs(symbols={"rows": least - 1}), {"rows": least - 1})
+
+
+def test_a_lower_limit_above_the_hint_is_refused() -> None:
+    with pytest.raises(InputError, match="right from size 600 on"):
+        trace_snippet("x0 = torch.randn(800, 4); x0[:600] + 1", [DynamicSpec("rows", "x0", 0)])
 
 
 def test_writes_into_a_copy_are_traced() -> None:

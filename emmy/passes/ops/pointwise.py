@@ -229,10 +229,7 @@ def _div_mode(x: Expr, y: Expr, rounding_mode: str | None = None) -> Expr:
         return call("floordiv", x, y)
     if x.dtype.is_float:
         return call("trunc", call("div", x, y))
-    zero = const(0, x.dtype)
-    negative = call("ne", call("lt", x, zero), call("lt", y, zero))
-    size = call("floordiv", call("abs", x), call("abs", y))
-    return select(negative, call("neg", size), size)
+    return call("quot", x, y)  # not by way of abs, which the lowest integer has not
 
 
 def _fmod(x: Expr, y: Expr) -> Expr:

@@ -18,13 +18,13 @@ extern "C" __global__ void __launch_bounds__(4) k_conversions(
     const float v_2 = x_block_v3;
     const float v_3 = x_block_v4;
     const float t0 = expf(v_0) * v_0;
-    out[(bx * 16) + (tx * 4)] = (((v_0 < 0.5f) && (!(isnan(v_0)))) ? t0 : (t0 + t0));
+    out[(bx * 16) + (tx * 4)] = (((v_0 < 0.5f) && (!isnan(v_0))) ? t0 : (t0 + t0));
     const float t1 = expf(v_1) * v_1;
-    out[((bx * 16) + (tx * 4)) + 1] = (((v_1 < 0.5f) && (!(isnan(v_1)))) ? t1 : (t1 + t1));
+    out[((bx * 16) + (tx * 4)) + 1] = (((v_1 < 0.5f) && (!isnan(v_1))) ? t1 : (t1 + t1));
     const float t2 = expf(v_2) * v_2;
-    out[((bx * 16) + (tx * 4)) + 2] = (((v_2 < 0.5f) && (!(isnan(v_2)))) ? t2 : (t2 + t2));
+    out[((bx * 16) + (tx * 4)) + 2] = (((v_2 < 0.5f) && (!isnan(v_2))) ? t2 : (t2 + t2));
     const float t3 = expf(v_3) * v_3;
-    out[((bx * 16) + (tx * 4)) + 3] = (((v_3 < 0.5f) && (!(isnan(v_3)))) ? t3 : (t3 + t3));
+    out[((bx * 16) + (tx * 4)) + 3] = (((v_3 < 0.5f) && (!isnan(v_3))) ? t3 : (t3 + t3));
     out[((bx * 16) + (tx * 4)) + 32] = v_3;
     out[((bx * 16) + (tx * 4)) + 33] = v_2;
     out[((bx * 16) + (tx * 4)) + 34] = v_1;
