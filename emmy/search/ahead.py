@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
+from time import monotonic
 
 from emmy.bench.artefact import Artefact
 from emmy.device.base import Capabilities
@@ -23,6 +24,9 @@ from emmy.ir.nest import Region
 from emmy.schedule.knobs import KnobMap
 from emmy.search.realise import realise
 from emmy.search.variant import Variant, knobs_text, read_knobs
+
+LOOK_S = 1.0
+"""How often it is looked which leaves are worked on by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +50,21 @@ class Prepared:
 
 @dataclass(slots=True)
 class Ticket:
-    """A leaf under way. pool: the processes that have it."""
+    """A leaf under way. pool: the processes that have it. since: when it was first seen to be worked on, as
+    ``time.monotonic`` has it."""
 
     region: Region
     knobs: KnobMap
     regime: str
     future: Future[Prepared]
     pool: ProcessPoolExecutor | None = None
+    since: float | None = None
+
+    def left(self, deadline_s: float) -> float:
+        """Seconds until it has been worked on for ``deadline_s``."""
+        if self.since is None and self.future.running():
+            self.since = monotonic()
+        return deadline_s if self.since is None else max(0.0, self.since + deadline_s - monotonic())
 
 
 class Preparer:
@@ -86,11 +98,12 @@ class Preparer:
             return self._started().submit(prepare, *arguments)
 
     def ready(self, tickets: Sequence[Ticket], deadline_s: float) -> int:
-        """The place of the first of ``tickets`` that is done; waits for one. 0 where none is within ``deadline_s``."""
-        futures = [ticket.future for ticket in tickets]
-        if not any(future.done() for future in futures):
-            wait(futures, deadline_s, FIRST_COMPLETED)
-        return next((place for place, future in enumerate(futures) if future.done()), 0)
+        """The place of the first ticket that is done, or has been worked on for ``deadline_s``; waits for one."""
+        while True:
+            left = [0.0 if ticket.future.done() else ticket.left(deadline_s) for ticket in tickets]
+            if not all(left):
+                return left.index(0.0)
+            wait([ticket.future for ticket in tickets], min(*left, LOOK_S), FIRST_COMPLETED)
 
     def result(self, ticket: Ticket, deadline_s: float) -> Prepared:
         """Waits for a leaf. Raises TimedOut after ``deadline_s``, CompileFailed when it kills its process alone.
@@ -103,9 +116,9 @@ class Preparer:
                 if trial == "alone" or ticket.pool is self._pool:
                     self.close()
                 ticket.future = self._submit(ticket.region, ticket.knobs, ticket.regime)
-                ticket.pool = self._pool
+                ticket.pool, ticket.since = self._pool, None
             try:
-                return ticket.future.result(timeout=deadline_s)
+                return ticket.future.result(timeout=ticket.left(deadline_s))
             except TimeoutError:
                 self.close()
                 raise TimedOut("compilation", deadline_s) from None

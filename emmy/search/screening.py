@@ -37,7 +37,7 @@ QUEUED = 2
 """Leaves behind those that the processes work on, so that one that is done has its next."""
 
 COMPILE_DEADLINE_S = 60.0
-"""How long the search waits until any leaf that is prepared ahead is done, and then once more for the oldest."""
+"""How long a leaf that is prepared ahead may be worked on."""
 
 
 class Bencher(Protocol):

@@ -13,7 +13,7 @@ import pytest
 
 from emmy.device.binaries import BinaryCache
 from emmy.device.cuda_targets import cuda_target
-from emmy.errors import CompileFailed
+from emmy.errors import CompileFailed, TimedOut
 from emmy.ir.nest import Region
 from emmy.schedule.knobs import KnobMap
 from emmy.schedule.space import enumerate_space
@@ -141,4 +141,16 @@ def test_what_is_done_first_is_taken_first(region: Region, preparer: Preparer) -
     Timer(0.05, lambda: slow.future.set_result(Prepared(None, "late"))).start()
     assert preparer.ready([slow], 120) == 0
     assert slow.future.done()
-    assert preparer.ready([under_way(False)], 0.01) == 0
+
+
+def test_a_leaf_that_hangs_is_given_up_while_others_are_done(region: Region, preparer: Preparer) -> None:
+    hanging: Future[Prepared] = Future()
+    assert hanging.set_running_or_notify_cancel()
+    late = Ticket(region, KnobMap(), "O3", hanging)
+    waiting, done = (Ticket(region, KnobMap(), "O3", Future()) for _ in range(2))
+    done.future.set_result(Prepared(None, "done"))
+    assert preparer.ready([waiting, late, done], 0.05) == 2, "a deadline counts from when a process has the leaf"
+    assert preparer.ready([waiting, late], 0.05) == 1
+    assert preparer.ready([late, done], 0.05) == 0, "a leaf that hangs is told before more are measured"
+    with pytest.raises(TimedOut, match="its deadline"):
+        preparer.result(late, 0.05)
