@@ -44,7 +44,7 @@ _NORMCDF = (
     "return a < 0.0f ? q : 1.0f - q;"
 )
 _POWER = (
-    "{t} r = 1; if (b < 0) return a == 1 ? 1 : (a == -1 ? ((b & 1) ? -1 : 1) : 0); "
+    "{t} r = 1; if (b < 0) return a == 1 ? 1 : (~a == 0 ? ((b & 1) ? -1 : 1) : 0); "
     "for (; b > 0; b >>= 1) { if (b & 1) r *= a; a *= a; } return r;"
 )
 

@@ -34,7 +34,7 @@ _TANH = "return fabs(a) > 9.02f ? copysign(({t})(1.0f), a) : tanh(a);"
 """PoCL's own ends in ±0.99999994; beyond 9.02 the nearest float is ±1, and the library is not relied on there."""
 _NORMCDF = f"float t = fabs(a), q = exp({horner('t', math.log(2))}); return a < 0.0f ? q : 1.0f - q;"
 _POWER = (
-    "{t} r = 1; if (b < 0) return a == 1 ? 1 : (a == -1 ? ((b & 1) ? -1 : 1) : 0); "
+    "{t} r = 1; if (b < 0) return a == 1 ? 1 : (~a == 0 ? ((b & 1) ? -1 : 1) : 0); "
     "for (; b > 0; b >>= 1) { if (b & 1) r *= a; a *= a; } return r;"
 )
 
