@@ -34,7 +34,7 @@ _WIDTH = 10_000
 """Lines of the compiled code are ``line * 10000 + column``: tracebacks have no columns, and snippets are one line."""
 
 _LEVELS = 3_000
-"""Levels that Python 3.11 may nest while it compiles, which is a term each; later ones have a limit of their own."""
+"""Levels that Python 3.11 may nest while it compiles, a term each; 3.12 takes between 1000 and 2000 at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def _too_deep() -> InputError:
     return InputError(
         "snippet nests too deep",
         found="an expression that Python cannot read in one piece",
-        expected="at most some 2000 terms in an expression",
+        expected="at most some 1000 terms in an expression",
         hint="give its parts names, or write a loop",
     )
 
