@@ -23,7 +23,7 @@ from emmy.ir.kernel import (
     Store,
     View,
     statements,
-)  # fmt: skip
+)
 from emmy.ir.pipeline import Copy
 from emmy.ir.scalar import FUNCTIONS
 

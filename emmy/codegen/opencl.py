@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
+from emmy.codegen import opencl_math
 from emmy.codegen.normal import horner
-from emmy.codegen.opencl_math import exp_function, exp_name, normcdf_function, normcdf_name
 from emmy.codegen.text import CannotPrint, Pointer, Printer, Template, float_digits, function, infix, operand_dtype
 from emmy.codegen.words import OPENCL_WORDS
 from emmy.ir.dtype import DType
@@ -372,14 +373,10 @@ class OpenCLPrinter(Printer):
         dtype, n = operand_dtype(node), node.lanes
         if n > 1 and dtype == DType.BOOL:
             node = replace(node, fn=_OF_MASKS.get(node.fn, node.fn))
-        if node.fn in ("exp", "fast_exp") and n > 1 and dtype.compute == DType.F32:
-            fast = node.fn == "fast_exp"
-            name = self.helper(exp_name(n, fast), lambda: exp_function(n, fast))
-            return f"{name}({self.converted(node.args[0], dtype, n)})", False
-        if node.fn == "normcdf" and n > 1 and dtype.compute == DType.F32:
-            self.helper(exp_name(n, False), lambda: exp_function(n, False))
-            name = self.helper(normcdf_name(n), lambda: normcdf_function(n))
-            return f"{name}({self.converted(node.args[0], dtype, n)})", False
+        if node.fn in opencl_math.FUNCTIONS and n > 1 and dtype.compute == DType.F32:
+            for fn in opencl_math.FUNCTIONS[node.fn]:
+                self.helper(opencl_math.name_of(fn, n), partial(opencl_math.definition, fn, n))
+            return f"{opencl_math.name_of(node.fn, n)}({self.converted(node.args[0], dtype, n)})", False
         pattern, row, kind = self.template(node)
         args = [self.converted(arg, dtype, n) for arg in node.args]
         if node.fn == "select":

@@ -21,21 +21,30 @@ EXACT = ("1.3818699e-3f", "8.368779e-3f", "4.1668314e-2f", "1.666652e-1f", "0.49
 FAST = ("4.1277368e-2f", "1.67536e-1f", "0.50005126f", "1.0f", "1.0f")
 
 
-def exp_name(lanes: int, fast: bool) -> str:
+FUNCTIONS = {"exp": ("exp",), "fast_exp": ("fast_exp",), "normcdf": ("exp", "normcdf")}
+"""What has a vector form of its own here, and which definitions it needs, itself last."""
+
+
+def name_of(fn: str, lanes: int) -> str:
     """Name of the helper function."""
-    return f"emmy_{'fast_exp' if fast else 'exp'}x{lanes}"
+    return f"emmy_{fn}x{lanes}"
 
 
-def exp_function(lanes: int, fast: bool) -> str:
+def definition(fn: str, lanes: int) -> str:
     """Definition of ``float{lanes} name(float{lanes} x)``."""
+    return _normcdf(lanes) if fn == "normcdf" else _exp(fn, lanes)
+
+
+def _exp(fn: str, lanes: int) -> str:
     v, i = f"float{lanes}", f"int{lanes}"
+    fast = fn == "fast_exp"
     first, *rest = FAST if fast else EXACT
-    horner = f"{v} p = ({v})({first});" + "".join(f" p = p * r + {c};" for c in rest)
+    polynomial = f"{v} p = ({v})({first});" + "".join(f" p = p * r + {c};" for c in rest)
     lines = [
         f"{v} t = x * 1.44269504f + 12582912.0f;",
         f"{v} n = t - 12582912.0f;",
         f"{v} r = n * -0.693145751953125f + x; r = n * -1.42860677e-6f + r;",
-        horner,
+        polynomial,
         f"p = as_{v}(as_{i}(p) + (as_{i}(t) << 23));",
     ]
     if fast:
@@ -46,17 +55,11 @@ def exp_function(lanes: int, fast: bool) -> str:
         lines.append(f"p = x < -87.33654f ? ({v})(0.0f) : p;")
         lines.append("return x <= 88.72283f ? p : x + INFINITY;")
     body = "\n".join(f"    {line}" for line in lines)
-    return f"static inline {v} {exp_name(lanes, fast)}({v} x) {{\n{body}\n}}"
+    return f"static inline {v} {name_of(fn, lanes)}({v} x) {{\n{body}\n}}"
 
 
-def normcdf_name(lanes: int) -> str:
-    """Name of the helper function."""
-    return f"emmy_normcdfx{lanes}"
-
-
-def normcdf_function(lanes: int) -> str:
-    """Definition of ``float{lanes} name(float{lanes} x)``; it calls the exact exponential of as many lanes."""
+def _normcdf(lanes: int) -> str:
     v = f"float{lanes}"
     power = horner("t", math.log(2), f"({v})({{}})")
-    body = f"{v} t = fabs(x); {v} q = {exp_name(lanes, False)}({power}); return x < 0.0f ? q : 1.0f - q;"
-    return f"static inline {v} {normcdf_name(lanes)}({v} x) {{ {body} }}"
+    body = f"{v} t = fabs(x); {v} q = {name_of('exp', lanes)}({power}); return x < 0.0f ? q : 1.0f - q;"
+    return f"static inline {v} {name_of('normcdf', lanes)}({v} x) {{ {body} }}"
